@@ -1,0 +1,57 @@
+# Bare `make` lists the targets.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+GO ?= go
+TOOLS := $(CURDIR)/.tools
+# Folder of the nats.go conformance runner (see docs/conformance.md).
+CONFORMANCE ?= ../shared/conformance
+
+.PHONY: help build test race check fmt vet lint fuzz bench conformance crash demo clean
+
+help: ## list the targets
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
+
+build: ## build brokerd and pubsub into this folder
+	$(GO) build -trimpath -o brokerd ./cmd/brokerd
+	$(GO) build -trimpath -o pubsub ./cmd/pubsub
+
+test: ## all tests, as in the README
+	$(GO) test ./...
+
+race: ## tests of the concurrent rooms under the race detector
+	$(GO) test -race -short ./topics/... ./replication/... ./broker/... ./client/...
+
+check: fmt vet lint test ## everything CI runs but the race detector
+
+fmt: $(TOOLS)/gofumpt ## fail when a file is not formatted
+	@out=$$($(TOOLS)/gofumpt -l $$(git ls-files '*.go')); if [ -n "$$out" ]; then echo "not formatted (run .tools/gofumpt -w on them):"; echo "$$out"; exit 1; fi
+
+vet: ## go vet
+	$(GO) vet ./...
+
+lint: $(TOOLS)/staticcheck ## staticcheck, pinned in .ci/tools
+	$(TOOLS)/staticcheck ./...
+
+$(TOOLS)/%: .ci/tools/go.mod
+	@mkdir -p $(TOOLS)
+	cd .ci/tools && GOFLAGS= $(GO) build -o $(TOOLS)/ tool
+
+fuzz: ## every fuzz target for FUZZTIME (30s) each
+	@set -e; for pkg in $$($(GO) list ./...); do \
+	  for f in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
+	    echo "$$pkg $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $${FUZZTIME:-30s} $$pkg; done; done
+
+bench: ## compare with nats-server in one run, into docs/benchmarks.md (about 20 minutes)
+	$(GO) run ./tests/bench
+
+conformance: build ## nats.go's own suites against brokerd (about 15 minutes)
+	$(CONFORMANCE)/run.sh ./brokerd
+
+crash: ## long form of the kill -9 and power cut tests
+	HERALD_LONG=1 $(GO) test -count=1 -v -timeout 60m ./tests/crash/...
+
+demo: ## the main job: an embedded broker, real earthquakes, a kill in the middle
+	$(GO) run ./cmd/pubsub demo
+
+clean: ## remove what was built
+	rm -rf brokerd pubsub $(TOOLS)

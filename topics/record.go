@@ -1,0 +1,49 @@
+package topics
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// The records of a data group, beside RecordPublish. The numbers are part of
+// the log's format: never renumber, never reuse.
+//
+// Every body starts with the topic it is about (u64, little-endian); those about
+// a consumer that exists go on with the consumer (u64). What follows belongs to
+// the kind.
+const (
+	RecordTopicCreate    = RecordState + iota // broker/state: account, time of creation, config
+	RecordTopicUpdate                         // broker/state: config
+	RecordTopicDelete                         // nothing more
+	RecordPurge                               // broker/state: sequence, keep, subject
+	RecordMessageDelete                       // broker/state: sequence
+	RecordExpire                              // nothing more: the entry's time decides
+	RecordConsumerCreate                      // broker/state: name, config
+	RecordConsumerUpdate                      // broker/state: name, config
+	RecordConsumerDelete                      // broker/state: name
+	RecordDelivered                           // consumer, body of consumer.AppendDelivered
+	RecordAcked                               // consumer, body of consumer.AppendAcks
+	RecordConsumerReset                       // broker/state: name, sequence
+	RecordStorageLimits                       // no topic; broker/state: what accounts may hold, for the rest of the entry
+	RecordConsumerPause                       // broker/state: name, until
+)
+
+// ConsumerRecordHeader is how many bytes AppendConsumerRecord adds.
+const ConsumerRecordHeader = 16
+
+// AppendConsumerRecord starts the body of a record about a consumer that
+// exists (RecordDelivered, RecordAcked); the kind's own body follows it.
+func AppendConsumerRecord(dst []byte, t TopicID, c ConsumerID) []byte {
+	dst = binary.LittleEndian.AppendUint64(dst, uint64(t))
+	return binary.LittleEndian.AppendUint64(dst, uint64(c))
+}
+
+// ParseConsumerRecord reads what AppendConsumerRecord wrote; rest aliases body.
+func ParseConsumerRecord(body []byte) (t TopicID, c ConsumerID, rest []byte, err error) {
+	if len(body) < ConsumerRecordHeader {
+		return 0, 0, nil, fmt.Errorf("%w: consumer record of %d bytes", ErrBadEntry, len(body))
+	}
+	t = TopicID(binary.LittleEndian.Uint64(body))
+	c = ConsumerID(binary.LittleEndian.Uint64(body[8:]))
+	return t, c, body[ConsumerRecordHeader:], nil
+}

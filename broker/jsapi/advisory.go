@@ -1,0 +1,115 @@
+package jsapi
+
+import (
+	"time"
+)
+
+// Subjects of advisories and metrics, without the stream and consumer tokens.
+const (
+	AdvisoryPrefix    = "$JS.EVENT.ADVISORY."
+	MetricPrefix      = "$JS.EVENT.METRIC."
+	AdvisoryAPI       = AdvisoryPrefix + "API"
+	AdvisoryAPILimit  = AdvisoryPrefix + "API.LIMIT_REACHED"
+	advisoryTypeStart = "io.nats.jetstream.advisory.v1."
+)
+
+// Event is the head of every advisory and metric.
+type Event struct {
+	Type string    `json:"type"`
+	ID   string    `json:"id"`
+	Time time.Time `json:"timestamp"`
+}
+
+// NewEvent returns the head of an advisory of a short type such as
+// "stream_action".
+func NewEvent(short, id string, now time.Time) Event {
+	return Event{Type: advisoryTypeStart + short, ID: id, Time: now.UTC()}
+}
+
+// ClientInfo says who sent a request.
+type ClientInfo struct {
+	Start      *time.Time    `json:"start,omitempty"`
+	Host       string        `json:"host,omitempty"`
+	ID         uint64        `json:"id,omitempty"`
+	Account    string        `json:"acc"`
+	User       string        `json:"user,omitempty"`
+	Name       string        `json:"name,omitempty"`
+	Lang       string        `json:"lang,omitempty"`
+	Version    string        `json:"ver,omitempty"`
+	RTT        time.Duration `json:"rtt,omitempty"`
+	Server     string        `json:"server,omitempty"`
+	Kind       string        `json:"kind,omitempty"`
+	ClientType string        `json:"client_type,omitempty"`
+}
+
+// APIAudit tells of one API request and its reply.
+type APIAudit struct {
+	Event
+	Server  string      `json:"server"`
+	Client  *ClientInfo `json:"client"`
+	Subject string      `json:"subject"`
+	Request string      `json:"request,omitempty"`
+	Reply   string      `json:"response"`
+	Domain  string      `json:"domain,omitempty"`
+}
+
+// APILimitReached tells that requests were dropped.
+type APILimitReached struct {
+	Event
+	Server  string `json:"server"`
+	Domain  string `json:"domain,omitempty"`
+	Dropped int64  `json:"dropped"`
+}
+
+// The values of an advisory's action.
+const (
+	ActionCreated  = "create"
+	ActionDeleted  = "delete"
+	ActionModified = "modify"
+)
+
+// StreamAction tells that a stream came, changed or went.
+type StreamAction struct {
+	Event
+	Stream string `json:"stream"`
+	Action string `json:"action"`
+	Domain string `json:"domain,omitempty"`
+}
+
+// ConsumerAction tells that a consumer came or went.
+type ConsumerAction struct {
+	Event
+	Stream   string `json:"stream"`
+	Consumer string `json:"consumer"`
+	Action   string `json:"action"`
+	Domain   string `json:"domain,omitempty"`
+}
+
+// ConsumerPause tells that a consumer was paused or resumed.
+type ConsumerPause struct {
+	Event
+	Stream     string    `json:"stream"`
+	Consumer   string    `json:"consumer"`
+	Paused     bool      `json:"paused"`
+	PauseUntil time.Time `json:"pause_until,omitzero"`
+	Domain     string    `json:"domain,omitempty"`
+}
+
+// SnapshotCreate tells that a backup of a stream began.
+type SnapshotCreate struct {
+	Event
+	Stream string      `json:"stream"`
+	State  StreamState `json:"state"`
+	Client *ClientInfo `json:"client"`
+	Domain string      `json:"domain,omitempty"`
+}
+
+// SnapshotComplete tells that a backup of a stream ended.
+type SnapshotComplete struct {
+	Event
+	Stream string      `json:"stream"`
+	Start  time.Time   `json:"start"`
+	End    time.Time   `json:"end"`
+	Client *ClientInfo `json:"client"`
+	Domain string      `json:"domain,omitempty"`
+}

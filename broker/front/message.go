@@ -1,0 +1,99 @@
+package front
+
+import (
+	"bytes"
+	"time"
+
+	"github.com/heraldmq/herald/topics"
+)
+
+// Message is one published message on its way. The bytes are borrowed: they are
+// valid until the handler returns.
+type Message struct {
+	Subject []byte
+	Reply   []byte // empty when no answer is wanted
+	Header  []byte // the whole block "NATS/1.0\r\n…\r\n\r\n", or empty
+	Payload []byte
+	Account *Account
+	// Client is who published; nil when the broker itself did.
+	Client *ClientInfo
+
+	via *stager // of the publishing goroutine, for Respond
+}
+
+// Respond publishes to m.Reply on behalf of the broker, staged with the
+// caller's read batch: it leaves when the batch ends. Only within the handler;
+// nothing happens when there is no reply subject.
+func (m *Message) Respond(header, payload []byte) { m.respond(header, payload) }
+
+// Clone returns a copy that owns its bytes, for work that goes on after the
+// handler. Its Respond may be called from any goroutine.
+func (m *Message) Clone() *Message {
+	return &Message{
+		Subject: bytes.Clone(m.Subject), Reply: bytes.Clone(m.Reply),
+		Header: bytes.Clone(m.Header), Payload: bytes.Clone(m.Payload),
+		Account: m.Account, Client: m.Client,
+	}
+}
+
+// Handler gets messages on the publisher's goroutine. It must not block, and
+// must not keep m or its bytes.
+type Handler func(m *Message)
+
+// Captured is one message for one topic. The bytes are borrowed: they are valid
+// during Capture only.
+type Captured struct {
+	Topic   topics.TopicID
+	Subject []byte
+	Reply   []byte
+	Header  []byte
+	Payload []byte
+	Account *Account
+	Client  *ClientInfo // nil when the broker itself published
+}
+
+// Sink takes what topics capture: one call per read batch of a session, in
+// publishing order. Called by many sessions at once. It may block, which stops
+// the session from reading: that is the back-pressure.
+type Sink interface {
+	Capture(batch []Captured)
+}
+
+// ClientInfo is who a connection is. Immutable, except through its methods.
+type ClientInfo struct {
+	ID      uint64 // cid
+	Kind    string // "Client"
+	Type    string // "nats" or "websocket"
+	Name    string
+	User    string // "" when anonymous
+	Account string
+	Lang    string
+	Version string
+	Host    string
+	Port    int
+	Start   time.Time
+	NameTag string
+
+	sess *session
+}
+
+// MayPublish tells whether the client's permissions let it publish to subject.
+// Without a client (nil) everything is allowed: the broker itself asks.
+func (c *ClientInfo) MayPublish(subject string) bool {
+	return c == nil || c.sess == nil || c.sess.mayPublish(subject)
+}
+
+// MaySubscribe tells whether the client may subscribe to the pattern, queue ""
+// for a plain subscription. A pattern that merely overlaps a denied one is
+// allowed here and filtered at delivery; see MayReceive.
+func (c *ClientInfo) MaySubscribe(pattern, queue string) bool {
+	return c == nil || c.sess == nil || c.sess.maySubscribe(pattern, queue)
+}
+
+// RTT is the last round trip measured by PING, 0 before the first.
+func (c *ClientInfo) RTT() time.Duration {
+	if c == nil || c.sess == nil {
+		return 0
+	}
+	return c.sess.rtt()
+}

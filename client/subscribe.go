@@ -1,0 +1,332 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Handler is called with each message, one at a time per subscription. For a
+// durable subscription returning nil acknowledges the message and an error asks
+// for it again (unless [ManualAck]); errors go to [OnError] as well.
+type Handler func(*Message) error
+
+// SubscribeOption changes one property of a subscription from its default.
+type SubscribeOption func(*subscription)
+
+type subscription struct {
+	queue       string
+	topic       string
+	name        string
+	from        *Position
+	manual      bool
+	headersOnly bool
+	ackWait     time.Duration
+	inFlight    int
+	maxDeliver  int
+	retryDelay  time.Duration
+}
+
+// Queue shares a live subscription's messages among all members of the group,
+// instead of each getting all.
+func Queue(group string) SubscribeOption { return func(s *subscription) { s.queue = group } }
+
+// Durable names a reader whose place is kept by the broker, instead of reading
+// live. All subscriptions of one name share its messages. A reader that exists
+// goes on where it was; a new one starts at [From].
+func Durable(name string) SubscribeOption { return func(s *subscription) { s.name = name } }
+
+// From starts at a position of the topic, instead of live (or, for a new
+// [Durable] reader, at the first message). Without [Durable] the reader is
+// private, ordered, without gaps, and needs no acknowledgement.
+func From(p Position) SubscribeOption { return func(s *subscription) { s.from = &p } }
+
+// InTopic reads this topic, instead of the one that captures the subject.
+func InTopic(name string) SubscribeOption { return func(s *subscription) { s.topic = name } }
+
+// ManualAck leaves acknowledging to the handler, instead of acknowledging when
+// it returns.
+func ManualAck() SubscribeOption { return func(s *subscription) { s.manual = true } }
+
+// AckWait is how long a new durable reader may keep a message before it is
+// delivered again, instead of 30 s.
+func AckWait(d time.Duration) SubscribeOption { return func(s *subscription) { s.ackWait = d } }
+
+// MaxInFlight bounds a new durable reader's unacknowledged messages, instead of
+// 1,000.
+func MaxInFlight(messages int) SubscribeOption {
+	return func(s *subscription) { s.inFlight = messages }
+}
+
+// MaxDeliver bounds how often a new durable reader gets one message, instead of
+// until it is acknowledged.
+func MaxDeliver(times int) SubscribeOption { return func(s *subscription) { s.maxDeliver = times } }
+
+// RetryDelay is how long a message rests after its handler failed, instead of
+// being delivered again at once.
+func RetryDelay(d time.Duration) SubscribeOption { return func(s *subscription) { s.retryDelay = d } }
+
+// HeadersOnly leaves payloads out of a durable subscription, instead of sending
+// whole messages.
+func HeadersOnly() SubscribeOption { return func(s *subscription) { s.headersOnly = true } }
+
+// Subscription is a running subscription.
+type Subscription struct {
+	client  *Client
+	subject string
+	topic   string // "" for a live one
+	halt    func() error
+	done    chan struct{}
+	live    *nats.Subscription
+
+	stop sync.Once
+	err  error
+}
+
+// Subject is the pattern subscribed to.
+func (s *Subscription) Subject() string { return s.subject }
+
+// Topic is the topic read from; "" for a live subscription.
+func (s *Subscription) Topic() string { return s.topic }
+
+// Dropped counts live messages lost because the handler was slower than they
+// came. Durable subscriptions lose none.
+func (s *Subscription) Dropped() int {
+	if s.live == nil {
+		return 0
+	}
+	n, err := s.live.Dropped()
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// Done is closed when the last call of the handler has returned.
+func (s *Subscription) Done() <-chan struct{} { return s.done }
+
+// Stop ends the subscription without waiting for the handler; it is what a
+// handler calls. Messages not yet handled are dropped (live) or stay with the
+// broker (durable).
+func (s *Subscription) Stop() error {
+	s.stop.Do(func() {
+		s.client.release(s)
+		s.err = failed("unsubscribe from", s.subject, s.halt())
+	})
+	return s.err
+}
+
+// Close is Stop, and waits until the handler has returned for the last time.
+func (s *Subscription) Close() error {
+	err := s.Stop()
+	<-s.done
+	return err
+}
+
+// Subscribe calls handle with the messages of a subject pattern: live ones
+// without options, stored ones with [From] or [Durable]. The subscription is
+// known to the broker on return: what is published after it arrives.
+func (c *Client) Subscribe(subject string, handle Handler, options ...SubscribeOption) (*Subscription, error) {
+	var set subscription
+	for _, option := range options {
+		option(&set)
+	}
+	s := &Subscription{client: c, subject: subject, done: make(chan struct{})}
+	if !c.adopt(s) {
+		return nil, &Error{Op: "subscribe to", Target: subject, Kind: ErrClosed, Err: errors.New("the client is closed")}
+	}
+	var err error
+	switch {
+	case set.name == "" && set.from == nil && set.topic == "":
+		err = c.subscribeLive(s, handle, set)
+	case set.queue != "":
+		err = invalid("subscribe to", subject, "a durable subscription has no queue group: readers of one Durable name share its messages")
+	default:
+		err = c.subscribeDurable(s, handle, set)
+	}
+	if err != nil {
+		c.release(s)
+		return nil, failed("subscribe to", subject, err)
+	}
+	return s, nil
+}
+
+func (c *Client) subscribeLive(s *Subscription, handle Handler, set subscription) error {
+	deliver := func(msg *nats.Msg) {
+		if err := handle(fromLive(msg)); err != nil {
+			c.set.onError(failed("handle a message of", msg.Subject, err))
+		}
+	}
+	var sub *nats.Subscription
+	var err error
+	if set.queue != "" {
+		sub, err = c.nc.QueueSubscribe(s.subject, set.queue, deliver)
+	} else {
+		sub, err = c.nc.Subscribe(s.subject, deliver)
+	}
+	if err != nil {
+		return err
+	}
+	sub.SetClosedHandler(func(string) { close(s.done) })
+	s.live = sub
+	s.halt = func() error {
+		if err := sub.Unsubscribe(); err != nil && !errors.Is(err, nats.ErrConnectionClosed) && !errors.Is(err, nats.ErrBadSubscription) {
+			return err
+		}
+		return nil
+	}
+	ctx, cancel := c.bounded(context.Background())
+	defer cancel()
+	if err := c.nc.FlushWithContext(ctx); err != nil {
+		return errors.Join(err, s.halt())
+	}
+	return nil
+}
+
+func (c *Client) subscribeDurable(s *Subscription, handle Handler, set subscription) error {
+	ctx, cancel := c.bounded(context.Background())
+	defer cancel()
+	if set.topic == "" {
+		topic, err := c.js.StreamNameBySubject(ctx, s.subject)
+		if err != nil {
+			return err
+		}
+		set.topic = topic
+	}
+	s.topic = set.topic
+	reader, err := c.reader(ctx, s.subject, set)
+	if err != nil {
+		return err
+	}
+	acks := set.name != ""
+	consume := []jetstream.PullConsumeOpt{jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) {
+		c.set.onError(failed("read topic", set.topic, err))
+	})}
+	if set.inFlight > 0 {
+		consume = append(consume, jetstream.PullMaxMessages(set.inFlight))
+	}
+	running, err := reader.Consume(func(msg jetstream.Msg) { c.deliver(msg, handle, acks, set) }, consume...)
+	if err != nil {
+		return err
+	}
+	s.done = make(chan struct{})
+	s.halt = func() error { running.Stop(); return nil }
+	go func() { // ends with the subscription, which Close waits for
+		<-running.Closed()
+		close(s.done)
+	}()
+	return nil
+}
+
+// reader finds or makes the consumer of a durable subscription.
+func (c *Client) reader(ctx context.Context, subject string, set subscription) (jetstream.Consumer, error) {
+	start := First()
+	if set.from != nil {
+		start = *set.from
+	}
+	var filters []string
+	if subject != "" && subject != ">" {
+		filters = []string{subject}
+	}
+	if set.name == "" {
+		return c.js.OrderedConsumer(ctx, set.topic, jetstream.OrderedConsumerConfig{
+			FilterSubjects: filters, DeliverPolicy: start.policy, OptStartSeq: start.sequence,
+			OptStartTime: start.startTime(), HeadersOnly: set.headersOnly,
+		})
+	}
+	existing, err := c.js.Consumer(ctx, set.topic, set.name)
+	if err == nil {
+		info := existing.CachedInfo()
+		have := info.Config.FilterSubjects
+		if info.Config.FilterSubject != "" {
+			have = []string{info.Config.FilterSubject}
+		}
+		if !slices.Equal(have, filters) && !(len(have) == 1 && have[0] == ">" && len(filters) == 0) {
+			return nil, &Error{Op: "subscribe to", Target: subject, Kind: ErrConflict,
+				Err: errors.New("reader " + set.name + " of topic " + set.topic + " exists and reads other subjects; use another name or delete it")}
+		}
+		return existing, nil
+	}
+	if !errors.Is(err, jetstream.ErrConsumerNotFound) {
+		return nil, err
+	}
+	cfg := jetstream.ConsumerConfig{
+		Durable: set.name, Name: set.name, DeliverPolicy: start.policy, OptStartSeq: start.sequence, OptStartTime: start.startTime(),
+		AckPolicy: jetstream.AckExplicitPolicy, AckWait: set.ackWait, MaxAckPending: set.inFlight,
+		MaxDeliver: set.maxDeliver, HeadersOnly: set.headersOnly,
+	}
+	if len(filters) == 1 {
+		cfg.FilterSubject = filters[0]
+	}
+	return c.js.CreateConsumer(ctx, set.topic, cfg)
+}
+
+func (c *Client) deliver(msg jetstream.Msg, handle Handler, acks bool, set subscription) {
+	m, err := fromDurable(msg, acks)
+	if err != nil {
+		c.set.onError(err)
+		return
+	}
+	err = handle(m)
+	if err != nil {
+		c.set.onError(failed("handle a message of", m.Subject, err))
+	}
+	if set.manual || !acks {
+		return
+	}
+	if err != nil {
+		err = m.Nak(set.retryDelay)
+	} else {
+		err = m.Ack()
+	}
+	if err != nil {
+		c.set.onError(err)
+	}
+}
+
+// Fetch takes up to limit messages for a named reader, waiting until ctx ends (or
+// the client's time-out) for the first of them. They must be acknowledged. None
+// at all is ErrTimeout.
+func (c *Client) Fetch(ctx context.Context, topic, reader string, limit int) ([]*Message, error) {
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	target := topic + "/" + reader
+	consumer, err := c.js.Consumer(ctx, topic, reader)
+	if err != nil {
+		return nil, failed("fetch from", target, err)
+	}
+	var got []*Message
+	take := func(batch jetstream.MessageBatch, err error) error {
+		if err != nil {
+			return err
+		}
+		for msg := range batch.Messages() {
+			m, err := fromDurable(msg, true)
+			if err != nil {
+				return err
+			}
+			got = append(got, m)
+		}
+		return batch.Error()
+	}
+	if err := take(consumer.FetchNoWait(limit)); err != nil && !errors.Is(err, jetstream.ErrNoMessages) {
+		return got, failed("fetch from", target, err)
+	}
+	if len(got) > 0 {
+		return got, nil
+	}
+	deadline, _ := ctx.Deadline()
+	wait := max(time.Until(deadline)-50*time.Millisecond, 50*time.Millisecond)
+	if err := take(consumer.Fetch(1, jetstream.FetchMaxWait(wait))); err != nil && !errors.Is(err, nats.ErrTimeout) {
+		return got, failed("fetch from", target, err)
+	}
+	if len(got) == 0 {
+		return nil, &Error{Op: "fetch from", Target: target, Kind: ErrTimeout, Err: errors.New("no message came in time")}
+	}
+	return got, nil
+}

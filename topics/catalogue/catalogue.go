@@ -1,0 +1,289 @@
+package catalogue
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/heraldmq/herald/topics"
+	"github.com/heraldmq/herald/topics/subject"
+)
+
+// Catalogue is which topics and advertisements exist. The zero value isn't
+// usable; see New.
+type Catalogue struct {
+	nextTopic topics.TopicID // the next topic's identifier
+	revision  uint64         // of the advertisements: one higher with each change of any
+	clock     topics.Nanos   // time of the last command; never goes back
+
+	topics   map[topics.TopicID]*Topic
+	names    map[name]*Topic // those not Deleting
+	accounts map[string]*account
+	adverts  map[string]map[Key]*Advertisement // by account
+}
+
+// account is what one account has; it exists while it has a topic that is not
+// Deleting.
+type account struct {
+	topics   int
+	reserved map[topics.Storage]int64
+	literals map[string]topics.TopicID // subjects without wildcard
+	patterns []claim                   // the others
+}
+
+type claim struct {
+	pattern string
+	topic   topics.TopicID
+}
+
+// New returns an empty catalogue.
+func New() *Catalogue {
+	return &Catalogue{
+		nextTopic: 1,
+		topics:    map[topics.TopicID]*Topic{},
+		names:     map[name]*Topic{},
+		accounts:  map[string]*account{},
+		adverts:   map[string]map[Key]*Advertisement{},
+	}
+}
+
+// Apply carries out one command. An error means that the command makes no sense
+// to this program (topics.ErrBadEntry); a refusal is in Result.Fault, and then
+// nothing has changed.
+func (c *Catalogue) Apply(cmd *Command) (Result, error) {
+	c.clock = max(c.clock, cmd.Time)
+	switch cmd.Op {
+	case OpCreateTopic:
+		return c.createTopic(cmd)
+	case OpUpdateTopic:
+		return c.updateTopic(cmd)
+	case OpSyncedTopic:
+		return c.syncedTopic(cmd), nil
+	case OpDeleteTopic:
+		return c.deleteTopic(cmd), nil
+	case OpForgetTopic:
+		return c.forgetTopic(cmd), nil
+	case OpAdvertise:
+		return c.advertise(cmd), nil
+	case OpWithdraw:
+		return c.withdraw(cmd), nil
+	}
+	return Result{}, fmt.Errorf("%w: catalogue command %q is not known to this version", topics.ErrBadEntry, cmd.Op)
+}
+
+func (c *Catalogue) createTopic(cmd *Command) (Result, error) {
+	cfg, err := commandConfig(cmd)
+	if err != nil {
+		return Result{}, err
+	}
+	if t := c.names[name{cmd.Account, cfg.Name}]; t != nil {
+		if sameConfig(&t.Config, cfg) {
+			return Result{Topic: t}, nil
+		}
+		return Result{Fault: FaultNameInUse}, nil
+	}
+	a := c.accounts[cmd.Account]
+	if a == nil {
+		a = &account{reserved: map[topics.Storage]int64{}, literals: map[string]topics.TopicID{}}
+	}
+	if cmd.Limits != nil {
+		if f := cmd.Limits.allow(cfg, a.topics, a.reserved[cfg.Storage]); f != nil {
+			return Result{Fault: f}, nil
+		}
+	}
+	if a.overlaps(cfg.Subjects, 0) {
+		return Result{Fault: FaultOverlap}, nil
+	}
+	t := &Topic{
+		ID: c.nextTopic, Group: c.leastUsed(cmd.Groups), Account: cmd.Account, Config: *cfg,
+		Created: c.clock, State: Creating, Revision: 1,
+	}
+	c.nextTopic++
+	c.accounts[cmd.Account] = a
+	c.topics[t.ID] = t
+	c.claim(t)
+	return Result{Topic: t, Created: true}, nil
+}
+
+func (c *Catalogue) updateTopic(cmd *Command) (Result, error) {
+	cfg, err := commandConfig(cmd)
+	if err != nil {
+		return Result{}, err
+	}
+	old := c.names[name{cmd.Account, cfg.Name}]
+	if old == nil {
+		return Result{Fault: FaultTopicNotFound}, nil
+	}
+	if sameConfig(&old.Config, cfg) {
+		return Result{Topic: old}, nil
+	}
+	a := c.accounts[cmd.Account]
+	if cmd.Limits != nil {
+		others := a.reserved[cfg.Storage]
+		if old.Config.Storage == cfg.Storage {
+			others -= max(old.Config.MaxBytes, 0)
+		}
+		// A topic that isn't growing may stay, even if the limits have shrunk since.
+		if f := cmd.Limits.allow(cfg, a.topics-1, others); f != nil && (cfg.MaxBytes <= 0 || cfg.MaxBytes > old.Config.MaxBytes) {
+			return Result{Fault: f}, nil
+		}
+	}
+	if a.overlaps(cfg.Subjects, old.ID) {
+		return Result{Fault: FaultOverlap}, nil
+	}
+	t := *old
+	t.Config, t.Revision = *cfg, old.Revision+1
+	c.release(old)
+	c.accounts[cmd.Account] = a
+	c.topics[t.ID] = &t
+	c.claim(&t)
+	return Result{Topic: &t}, nil
+}
+
+func (c *Catalogue) syncedTopic(cmd *Command) Result {
+	old := c.topics[cmd.Topic]
+	if old == nil || old.State == Deleting || cmd.Revision <= old.Synced || cmd.Revision > old.Revision {
+		return Result{Topic: old}
+	}
+	t := *old
+	t.State, t.Synced = Live, cmd.Revision
+	c.topics[t.ID] = &t
+	c.names[name{t.Account, t.Config.Name}] = &t
+	return Result{Topic: &t}
+}
+
+func (c *Catalogue) deleteTopic(cmd *Command) Result {
+	old := c.names[name{cmd.Account, cmd.Name}]
+	if old == nil {
+		return Result{Fault: FaultTopicNotFound}
+	}
+	c.release(old)
+	t := *old
+	t.State = Deleting
+	c.topics[t.ID] = &t
+	return Result{Topic: &t}
+}
+
+func (c *Catalogue) forgetTopic(cmd *Command) Result {
+	t := c.topics[cmd.Topic]
+	if t == nil || t.State != Deleting {
+		return Result{Topic: t}
+	}
+	delete(c.topics, t.ID)
+	return Result{Topic: t}
+}
+
+// leastUsed picks the data group with the fewest topics.
+func (c *Catalogue) leastUsed(groups int) topics.GroupID {
+	count := make([]int, max(groups, 1)+1)
+	for _, t := range c.topics {
+		if int(t.Group) < len(count) {
+			count[t.Group]++
+		}
+	}
+	best := 1
+	for g := 2; g < len(count); g++ {
+		if count[g] < count[best] {
+			best = g
+		}
+	}
+	return topics.GroupID(best)
+}
+
+// claim enters a topic's name, subjects and reserved bytes.
+func (c *Catalogue) claim(t *Topic) {
+	a := c.accounts[t.Account]
+	c.names[name{t.Account, t.Config.Name}] = t
+	a.topics++
+	a.reserved[t.Config.Storage] += max(t.Config.MaxBytes, 0)
+	for _, s := range t.Config.Subjects {
+		if subject.IsLiteral(s) {
+			a.literals[s] = t.ID
+		} else {
+			a.patterns = append(a.patterns, claim{s, t.ID})
+		}
+	}
+}
+
+// release undoes claim.
+func (c *Catalogue) release(t *Topic) {
+	a := c.accounts[t.Account]
+	delete(c.names, name{t.Account, t.Config.Name})
+	a.reserved[t.Config.Storage] -= max(t.Config.MaxBytes, 0)
+	for _, s := range t.Config.Subjects {
+		if a.literals[s] == t.ID {
+			delete(a.literals, s)
+		}
+	}
+	a.patterns = slices.DeleteFunc(a.patterns, func(p claim) bool { return p.topic == t.ID })
+	if a.topics--; a.topics == 0 {
+		delete(c.accounts, t.Account)
+	}
+}
+
+// overlaps tells whether a topic other than except asks for a message that one
+// of subjects asks for.
+func (a *account) overlaps(subjects []string, except topics.TopicID) bool {
+	for _, s := range subjects {
+		for _, p := range a.patterns {
+			if p.topic != except && subject.Overlap(p.pattern, s) {
+				return true
+			}
+		}
+		if subject.IsLiteral(s) {
+			if id, ok := a.literals[s]; ok && id != except {
+				return true
+			}
+			continue
+		}
+		for l, id := range a.literals {
+			if id != except && subject.Match(s, l) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Topic returns a topic by identifier, whatever its state; nil when there is none.
+func (c *Catalogue) Topic(id topics.TopicID) *Topic { return c.topics[id] }
+
+// Find returns the topic that has a name in an account; nil when there is none.
+func (c *Catalogue) Find(account, topic string) *Topic { return c.names[name{account, topic}] }
+
+// Topics returns all topics, whatever their state, by identifier.
+func (c *Catalogue) Topics() []*Topic {
+	all := make([]*Topic, 0, len(c.topics))
+	for _, t := range c.topics {
+		all = append(all, t)
+	}
+	slices.SortFunc(all, func(a, b *Topic) int { return cmp.Compare(a.ID, b.ID) })
+	return all
+}
+
+// Reserved returns how many topics an account has and the sum of their
+// max_bytes by storage kind.
+func (c *Catalogue) Reserved(of string) (count int, file, memory int64) {
+	a := c.accounts[of]
+	if a == nil {
+		return 0, 0, 0
+	}
+	return a.topics, a.reserved[topics.StoreFile], a.reserved[topics.StoreMemory]
+}
+
+func commandConfig(cmd *Command) (*topics.Config, error) {
+	if cmd.Config == nil || cmd.Config.Name == "" {
+		return nil, fmt.Errorf("%w: %s without a named config", topics.ErrBadEntry, cmd.Op)
+	}
+	return cmd.Config, nil
+}
+
+// sameConfig compares by the wire form, to which a missing and an empty list
+// are the same.
+func sameConfig(a, b *topics.Config) bool {
+	x, errX := json.Marshal(a)
+	y, errY := json.Marshal(b)
+	return errX == nil && errY == nil && bytes.Equal(x, y)
+}

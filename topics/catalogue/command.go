@@ -1,0 +1,68 @@
+package catalogue
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/heraldmq/herald/topics"
+)
+
+// Op says what a command asks for. The words are part of the log's format.
+type Op string
+
+// The commands, with the fields of Command they use.
+const (
+	OpCreateTopic Op = "topic.create" // Account, Config, Limits, Groups → *Topic; Result.Created tells whether it is new
+	OpUpdateTopic Op = "topic.update" // Account, Config, Limits → *Topic
+	OpSyncedTopic Op = "topic.synced" // Topic, Revision: the data group has it → *Topic
+	OpDeleteTopic Op = "topic.delete" // Account, Name → *Topic, now Deleting
+	OpForgetTopic Op = "topic.forget" // Topic: the data group has dropped it
+	OpAdvertise   Op = "adv.put"      // Account, ID, Body → *Advertisement and its Event, none if nothing changed
+	OpWithdraw    Op = "adv.withdraw" // Account, Owner, Name, Expired, Revision (0: any) → the Event
+)
+
+// Command is one change of the catalogue, as it stands in the log (as JSON).
+type Command struct {
+	Op       Op             `json:"op"`
+	Time     topics.Nanos   `json:"time"` // when it was proposed
+	Account  string         `json:"account,omitempty"`
+	Name     string         `json:"name,omitempty"`
+	Config   *topics.Config `json:"config,omitempty"`
+	Limits   *Limits        `json:"limits,omitempty"`
+	Groups   int            `json:"groups,omitempty"` // data groups there are, 1..Groups
+	Topic    topics.TopicID `json:"topic,omitempty"`
+	Revision uint64         `json:"revision,omitempty"`
+
+	ID      string          `json:"id,omitempty"` // for an advertisement that turns out new
+	Owner   string          `json:"owner,omitempty"`
+	Body    json.RawMessage `json:"body,omitempty"`
+	Expired bool            `json:"expired,omitempty"`
+}
+
+// Encode returns the command as an entry of group 0.
+func (c *Command) Encode() ([]byte, error) {
+	b, err := json.Marshal(c)
+	if err != nil {
+		return nil, fmt.Errorf("encode the %s command: %w", c.Op, err)
+	}
+	return b, nil
+}
+
+// DecodeCommand reads an entry of group 0. An error is topics.ErrBadEntry: the
+// process must not go on past it.
+func DecodeCommand(b []byte) (*Command, error) {
+	var c Command
+	if err := json.Unmarshal(b, &c); err != nil {
+		return nil, fmt.Errorf("%w: catalogue command: %w", topics.ErrBadEntry, err)
+	}
+	return &c, nil
+}
+
+// Result is what a command gave.
+type Result struct {
+	Topic         *Topic
+	Created       bool // OpCreateTopic: it wasn't there before
+	Advertisement *Advertisement
+	Event         *Event // what to tell those who watch advertisements
+	Fault         *topics.Fault
+}

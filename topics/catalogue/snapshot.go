@@ -1,0 +1,116 @@
+package catalogue
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"hash/crc32"
+
+	"github.com/heraldmq/herald/topics"
+)
+
+// A snapshot is the whole catalogue:
+//
+//	magic "HCAT", version u8, length u64, crc32c of the body u32, body (JSON)
+//
+// Integers are little-endian. Equal catalogues give equal bytes.
+const (
+	snapshotMagic   = "HCAT"
+	snapshotVersion = 1
+	snapshotHeader  = len(snapshotMagic) + 1 + 8 + 4
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+type snapshot struct {
+	NextTopic topics.TopicID `json:"next_topic"`
+	Revision  uint64         `json:"revision"`
+	Clock     topics.Nanos   `json:"clock"`
+	Topics    []*Topic       `json:"topics"`
+	Adverts   []savedAdvert  `json:"advertisements"`
+}
+
+type savedAdvert struct {
+	Account  string          `json:"account"`
+	ID       string          `json:"id"`
+	Revision uint64          `json:"revision"`
+	Created  topics.Nanos    `json:"created"`
+	Changed  topics.Nanos    `json:"changed"`
+	Body     json.RawMessage `json:"body"`
+}
+
+// AppendBinary appends a snapshot.
+func (c *Catalogue) AppendBinary(dst []byte) ([]byte, error) {
+	s := snapshot{NextTopic: c.nextTopic, Revision: c.revision, Clock: c.clock, Topics: c.Topics()}
+	for _, account := range c.AdvertisingAccounts() {
+		for _, a := range c.Advertisements(account) {
+			s.Adverts = append(s.Adverts, savedAdvert{account, a.ID, a.Revision, a.Created, a.Changed, a.body})
+		}
+	}
+	body, err := json.Marshal(s)
+	if err != nil {
+		return nil, fmt.Errorf("encode the catalogue: %w", err)
+	}
+	dst = append(dst, snapshotMagic...)
+	dst = append(dst, snapshotVersion)
+	dst = binary.LittleEndian.AppendUint64(dst, uint64(len(body)))
+	dst = binary.LittleEndian.AppendUint32(dst, crc32.Checksum(body, castagnoli))
+	return append(dst, body...), nil
+}
+
+// CorruptError tells that a snapshot of the catalogue can't be read. The node
+// must not go on with an empty catalogue instead.
+type CorruptError struct{ Why string }
+
+func (e *CorruptError) Error() string { return "catalogue snapshot is damaged: " + e.Why }
+
+// UnmarshalBinary replaces the catalogue by a snapshot's. After an error the
+// catalogue is as it was.
+func (c *Catalogue) UnmarshalBinary(b []byte) error {
+	if len(b) < snapshotHeader || string(b[:len(snapshotMagic)]) != snapshotMagic {
+		return &CorruptError{"no header"}
+	}
+	rest := b[len(snapshotMagic):]
+	if rest[0] != snapshotVersion {
+		return &CorruptError{fmt.Sprintf("version %d, this program reads %d", rest[0], snapshotVersion)}
+	}
+	n, sum, body := binary.LittleEndian.Uint64(rest[1:]), binary.LittleEndian.Uint32(rest[9:]), rest[13:]
+	if n != uint64(len(body)) {
+		return &CorruptError{fmt.Sprintf("%d bytes, the header says %d", len(body), n)}
+	}
+	if crc32.Checksum(body, castagnoli) != sum {
+		return &CorruptError{"checksum differs"}
+	}
+	var s snapshot
+	if err := json.Unmarshal(body, &s); err != nil {
+		return &CorruptError{err.Error()}
+	}
+	fresh := New()
+	fresh.nextTopic, fresh.revision, fresh.clock = max(s.NextTopic, 1), s.Revision, s.Clock
+	for _, t := range s.Topics {
+		if t == nil || t.ID == 0 || t.ID >= fresh.nextTopic {
+			return &CorruptError{"a topic's identifier is out of range"}
+		}
+		fresh.topics[t.ID] = t
+		if t.State == Deleting {
+			continue
+		}
+		if fresh.accounts[t.Account] == nil {
+			fresh.accounts[t.Account] = &account{reserved: map[topics.Storage]int64{}, literals: map[string]topics.TopicID{}}
+		}
+		fresh.claim(t)
+	}
+	for _, v := range s.Adverts {
+		a, fault := ParseAdvertisement(v.Body)
+		if fault != nil {
+			return &CorruptError{fault.Text}
+		}
+		a.Account, a.ID, a.Revision, a.Created, a.Changed = v.Account, v.ID, v.Revision, v.Created, v.Changed
+		if fresh.adverts[v.Account] == nil {
+			fresh.adverts[v.Account] = map[Key]*Advertisement{}
+		}
+		fresh.adverts[v.Account][a.Key()] = a
+	}
+	*c = *fresh
+	return nil
+}

@@ -56,10 +56,8 @@ type Options struct {
 	PingInterval     time.Duration
 	PingMax          int
 	WriteDeadline    time.Duration
-	WriteTimeout     string // what a late write does: default, close, retry
 	NoHeaders        bool
 	NoProducerStall  bool
-	ProxyProtocol    bool
 	LameDuck         time.Duration
 	LameDuckGrace    time.Duration
 
@@ -70,7 +68,6 @@ type Options struct {
 	SystemAccount string     // "" means $SYS unless NoSystem
 	NoSystem      bool
 	NoAuthUser    string
-	Mappings      []Mapping // of the global account
 	TLS           *TLS
 	AllowNonTLS   bool
 
@@ -86,14 +83,12 @@ type Options struct {
 
 	// The process.
 
-	Log         Log
-	PidFile     string
-	PortsDir    string
-	ConnectLogs int // log every n-th failed connect of a route; as given
+	Log      Log
+	PidFile  string
+	PortsDir string
 }
 
-// Auth is an authorization block: of clients, of the websocket listener or of
-// the cluster.
+// Auth is an authorization block.
 type Auth struct {
 	User, Password string // Password may be a bcrypt hash
 	Token          string
@@ -112,7 +107,6 @@ type User struct {
 	NKey           string
 	Permissions    *Permissions
 	Connections    []string // allowed connection types, nil = all
-	ProxyRequired  bool
 	At             string
 }
 
@@ -143,7 +137,6 @@ type Account struct {
 	MaxConnections   int            // -1 = no limit, as in the next two
 	MaxSubscriptions int
 	MaxPayload       int
-	Mappings         []Mapping
 	At               string
 }
 
@@ -154,20 +147,6 @@ type AccountLimits struct {
 	MaxAckPending                   int
 	MemoryMaxStream, StoreMaxStream int64
 	MaxBytesRequired                bool
-}
-
-// Mapping renames subjects as they are published.
-type Mapping struct {
-	Source string
-	To     []Destination
-	At     string
-}
-
-// Destination is one target of a Mapping with its share in percent.
-type Destination struct {
-	Subject string
-	Weight  int
-	Cluster string
 }
 
 // Websocket is the websocket listener; Port 0 = off.
@@ -182,9 +161,7 @@ type Websocket struct {
 	HandshakeTimeout time.Duration
 	Compression      bool
 	PingInterval     time.Duration
-	Auth             Auth
 	NoAuthUser       string
-	JWTCookie        string
 	UserCookie       string
 	PassCookie       string
 	TokenCookie      string
@@ -201,23 +178,10 @@ type HTTP struct {
 	At        string
 }
 
-// Cluster is how this node meets others.
+// Cluster names the cluster this node belongs to.
 type Cluster struct {
-	Name           string
-	Host           string
-	Port           int // 0 = no listener
-	Advertise      string
-	NoAdvertise    bool
-	Routes         []string // URLs
-	Auth           Auth
-	TLS            *TLS
-	ConnectRetries int
-	PingInterval   time.Duration
-	PingMax        int
-	PoolSize       int
-	Compression    string
-	Permissions    *Permissions
-	At             string
+	Name string
+	At   string
 }
 
 // JetStream is the durable side.
@@ -251,17 +215,16 @@ type JetStreamLimits struct {
 
 // Log is where log lines go and which.
 type Log struct {
-	File        string
-	SizeLimit   int64 // bytes after which the file is rotated; 0 = never
-	MaxFiles    int   // rotated files kept; 0 = all
-	Debug       bool
-	Trace       bool
-	TraceAll    bool // system account too
-	TraceHeader bool
-	Time        bool // lines carry the time (default true)
-	UTC         bool
-	Format      string // text, json, logfmt
-	MaxTraced   int    // bytes of a traced payload; 0 = all
+	File      string
+	SizeLimit int64 // bytes after which the file is rotated; 0 = never
+	MaxFiles  int   // rotated files kept; 0 = all
+	Debug     bool
+	Trace     bool
+	TraceAll  bool // system account too
+	Time      bool // lines carry the time (default true)
+	UTC       bool
+	Format    string // text, json, logfmt
+	MaxTraced int    // bytes of a traced payload; 0 = all
 }
 
 // TLS is a tls block.
@@ -298,7 +261,6 @@ func Defaults() *Options {
 		Auth:      Auth{Timeout: DefaultAuthTimeout},
 		HTTP:      HTTP{Host: "127.0.0.1"},
 		Websocket: Websocket{Host: "127.0.0.1", SameOrigin: true, HandshakeTimeout: DefaultTLSTimeout},
-		Cluster:   Cluster{Host: "127.0.0.1"},
 		JetStream: JetStream{Strict: true},
 		Log:       Log{Time: true, Format: "text"},
 	}

@@ -1,0 +1,226 @@
+package config
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/nats-io/nats-server/v2/conf"
+)
+
+// Action is what a command line asks the program to do.
+type Action int
+
+// The actions.
+const (
+	Run      Action = iota // serve
+	Check                  // -t: check the configuration
+	Version                // -v
+	Help                   // -h
+	HelpTLS                // --help_tls
+	SendSign               // --signal
+)
+
+// Command is a parsed command line with the options it leads to.
+type Command struct {
+	Action  Action
+	Signal  string   // with SendSign: "ldm=1234"
+	Options *Options // with Run and Check
+
+	program   string // name the program was called by
+	file      string
+	overrides []func(*Options)
+}
+
+// Load reads a command line: args without the program's name, which is given
+// apart because under the name nats-server durable topics are off unless asked
+// for. The error is a Faults.
+func Load(program string, args []string) (*Command, error) {
+	c := &Command{program: filepath.Base(program)}
+	if err := c.parseFlags(args); err != nil {
+		return nil, err
+	}
+	if c.Action != Run && c.Action != Check {
+		return c, nil
+	}
+	o, err := c.Reload()
+	if err != nil {
+		return nil, err
+	}
+	c.Options = o
+	return c, nil
+}
+
+// Reload reads the file again and puts the same flags over it. The options in c
+// stay as they are.
+func (c *Command) Reload() (*Options, error) {
+	d := &decoder{}
+	o := Defaults()
+	foreign := c.AsNatsServer()
+	if c.file != "" {
+		if err := d.parseFile(c.file, o); err != nil {
+			return nil, err
+		}
+	} else if !foreign {
+		o.JetStream.Enabled = true
+	}
+	for _, f := range c.overrides {
+		f(o)
+	}
+	if o.JetStream.StoreDir == "" {
+		o.JetStream.StoreDir = DefaultStoreDir
+		if foreign {
+			o.JetStream.StoreDir = filepath.Join(os.TempDir(), "nats", "jetstream")
+		}
+	}
+	d.check(o)
+	if len(d.faults) > 0 {
+		return nil, d.faults
+	}
+	o.Warnings = d.warnings
+	return o, nil
+}
+
+// AsNatsServer tells whether the program was called nats-server.
+func (c *Command) AsNatsServer() bool {
+	return strings.TrimSuffix(c.program, ".exe") == "nats-server"
+}
+
+// ParseFile reads a configuration file over the defaults. The error is a Faults.
+func ParseFile(path string) (*Options, error) {
+	return (&Command{program: "brokerd", file: path}).Reload()
+}
+
+// parseFile decodes the file into o; faults of its content are kept in d, the
+// error is for a file that can't be read or parsed.
+func (d *decoder) parseFile(path string, o *Options) error {
+	m, digest, err := conf.ParseFileWithChecksDigest(path)
+	if err != nil {
+		return Faults{parseFault(path, err)}
+	}
+	o.ConfigFile, o.Digest = path, digest
+	d.block(node{value: m, file: path}, "", d.topKeys(o))
+	return nil
+}
+
+// lineOf finds the line in the parser's errors, which is all they tell.
+var lineOf = regexp.MustCompile(`[Pp]arse error on line (\d+): '(.*)'`)
+
+func parseFault(path string, err error) Fault {
+	var missing *os.PathError
+	if errors.As(err, &missing) {
+		return Fault{"", fmt.Sprintf("configuration file %s can't be read: %v", missing.Path, missing.Err)}
+	}
+	if m := lineOf.FindStringSubmatch(err.Error()); m != nil {
+		line, _ := strconv.Atoi(m[1])
+		return Fault{fmt.Sprintf("%s:%d:1", path, line), "not in the grammar: " + m[2]}
+	}
+	return Fault{path, err.Error()}
+}
+
+// check finds what is wrong between keys.
+func (d *decoder) check(o *Options) {
+	fault := func(place, format string, args ...any) {
+		d.faults = append(d.faults, Fault{cmp.Or(place, o.ConfigFile), fmt.Sprintf(format, args...)})
+	}
+	d.checkUsers(o, fault)
+	if int64(o.MaxPayload) > o.MaxPending && o.MaxPending > 0 {
+		fault("", "max_payload (%d) can't be larger than max_pending (%d)", o.MaxPayload, o.MaxPending)
+	}
+	if o.LameDuckGrace > o.LameDuck {
+		fault("", "lame_duck_grace_period (%s) can't be longer than lame_duck_duration (%s)", o.LameDuckGrace, o.LameDuck)
+	}
+	if o.HTTP.HTTPSPort != 0 && o.TLS == nil {
+		fault(o.HTTP.At, "https wants tls { cert_file, key_file }")
+	}
+	if o.HTTP.BasePath != "" && !strings.HasPrefix(o.HTTP.BasePath, "/") {
+		o.HTTP.BasePath = "/" + o.HTTP.BasePath
+	}
+	if o.TLS != nil && o.TLS.At == "" { // from flags; a block has been tried when it was read
+		if _, err := o.TLS.Build(); err != nil {
+			fault("command line", "tls: %v", err)
+		}
+	}
+	if o.AllowNonTLS && o.TLS == nil {
+		d.warnings = append(d.warnings, "allow_non_tls is ignored: there is no tls block")
+	}
+	if o.TLS != nil && o.TLS.Insecure {
+		d.warnings = append(d.warnings, "tls.insecure is ignored: a listener has nothing to skip")
+	}
+	if o.ClientAdvertise != "" && !strings.Contains(o.ClientAdvertise, ":") && o.Port > 0 {
+		o.ClientAdvertise += ":" + strconv.Itoa(o.Port)
+	}
+}
+
+// checkUsers finds users that clash and names that lead nowhere.
+func (d *decoder) checkUsers(o *Options, fault func(place, format string, args ...any)) {
+	seen := map[string]string{}
+	add := func(u User) {
+		id := cmp.Or(u.Name, u.NKey)
+		if at, twice := seen[id]; twice && id != "" {
+			fault(u.At, "user %q is defined twice, first at %s", id, at)
+			return
+		}
+		seen[id] = cmp.Or(u.At, "the command line")
+	}
+	if o.Auth.User != "" {
+		add(User{Name: o.Auth.User, At: o.Auth.At})
+	}
+	for _, u := range o.Auth.Users {
+		add(u)
+	}
+	system := o.SystemAccount == "" || o.SystemAccount == SystemAccount
+	for _, a := range o.Accounts {
+		for _, u := range a.Users {
+			add(u)
+		}
+		system = system || a.Name == o.SystemAccount
+	}
+	if !system {
+		fault("", "system_account %q is not among the accounts", o.SystemAccount)
+	}
+	if o.NoSystem && o.SystemAccount != "" {
+		fault("", "system_account and no_system_account exclude each other")
+	}
+	for _, n := range []struct{ key, user string }{
+		{"no_auth_user", o.NoAuthUser}, {"websocket.no_auth_user", o.Websocket.NoAuthUser},
+	} {
+		if _, ok := seen[n.user]; n.user != "" && !ok {
+			fault("", "%s %q is not among the users", n.key, n.user)
+		}
+	}
+	if o.Auth.Token != "" && o.NoAuthUser != "" {
+		fault(o.Auth.At, "a token and no_auth_user exclude each other")
+	}
+}
+
+// Anonymous tells whether somebody without credentials is let into the global
+// account. A configuration that names any user closes the door, with
+// nats-server's one exception: users of the system account alone, and no
+// authorization block, leave the global account open.
+func (o *Options) Anonymous() bool {
+	switch {
+	case o.NoAuthUser != "" || o.Auth.Required() || o.anyUser(false):
+		return false
+	case o.Auth.At != "":
+		return !o.anyUser(true)
+	}
+	return true
+}
+
+// anyUser tells whether an account has users; the system account counts only if
+// asked.
+func (o *Options) anyUser(system bool) bool {
+	name := cmp.Or(o.SystemAccount, SystemAccount)
+	for _, a := range o.Accounts {
+		if len(a.Users) > 0 && (system || a.Name != name) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,106 @@
+// Package disk is the narrow door through which the replication packages reach
+// files: what they need of a file system and no more, so that package fault can
+// stand in for it and fail, tear and crash on demand.
+//
+// Writes are durable when Datasync has returned nil; names (create, rename,
+// remove) when SyncDir on their directory has.
+package disk
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+)
+
+var (
+	// ErrNoSpace is met when a file can't be extended because the disk is full.
+	ErrNoSpace = errors.New("no space left on the disk")
+	// ErrHung is met when a write has not come back within its deadline.
+	ErrHung = errors.New("the disk hangs: a write has not come back in time")
+)
+
+// CorruptError names damage in a file.
+type CorruptError struct {
+	File   string
+	Offset int64 // -1 when the damage has no place
+	Reason string
+}
+
+func (e *CorruptError) Error() string {
+	if e.Offset < 0 {
+		return fmt.Sprintf("%s is damaged: %s", e.File, e.Reason)
+	}
+	return fmt.Sprintf("%s is damaged at offset %d: %s", e.File, e.Offset, e.Reason)
+}
+
+// File is an open file. ReadAt and WriteAt may be called at once, by any number
+// of goroutines, on ranges that don't overlap.
+type File interface {
+	ReadAt(p []byte, off int64) (int, error)
+	WriteAt(p []byte, off int64) (int, error)
+	// Writev writes the buffers one after the other from off. All or an error.
+	// It uses up bufs: the slice, not the bytes.
+	Writev(bufs [][]byte, off int64) error
+	// Allocate makes the file at least size bytes long, with the blocks reserved,
+	// or fails with an error that Is ErrNoSpace.
+	Allocate(size int64) error
+	// Datasync makes everything written so far durable. After an error the file
+	// must not be used again: what the kernel dropped can't be known.
+	Datasync() error
+	// StartSync asks the kernel to begin writing a range out, without waiting.
+	StartSync(off, n int64)
+	// DropCache makes the next read come from the disk (of what is durable).
+	DropCache()
+	Size() (int64, error)
+	Close() error
+}
+
+// FS is a file system.
+type FS interface {
+	// Open opens an existing file for reading and writing.
+	Open(name string) (File, error)
+	// Create makes a new file, or empties the one there.
+	Create(name string) (File, error)
+	Rename(from, to string) error
+	Remove(name string) error
+	MkdirAll(dir string) error
+	// List returns the names in a directory, sorted.
+	List(dir string) ([]string, error)
+	SyncDir(dir string) error
+	// Free tells how many bytes an ordinary process may still allocate.
+	Free(dir string) (int64, error)
+}
+
+// ReadFile returns the whole content of a file.
+func ReadFile(fsys FS, name string) ([]byte, error) {
+	f, err := fsys.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	size, err := f.Size()
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", name, err)
+	}
+	b := make([]byte, size)
+	if n, err := f.ReadAt(b, 0); n < len(b) && err != nil {
+		return nil, fmt.Errorf("read %s: %w", name, err)
+	}
+	return b, nil
+}
+
+// IsMissing tells whether an error says that a file does not exist.
+func IsMissing(err error) bool { return errors.Is(err, fs.ErrNotExist) }
+
+// Deadline runs f and calls late, on another goroutine, if f takes longer than
+// d. It does not stop f: a system call that hangs can't be stopped, which is
+// why late should end the process.
+func Deadline(d time.Duration, late func(), f func() error) error {
+	if d <= 0 {
+		return f()
+	}
+	t := time.AfterFunc(d, late)
+	defer t.Stop()
+	return f()
+}

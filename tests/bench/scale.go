@@ -1,0 +1,191 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sys/unix"
+)
+
+// measureScale measures what has no peer: each line says what was done, what
+// came out, and what was wanted.
+func measureScale(bin, dir string) []string {
+	var facts []string
+	for _, m := range []func(bin, dir string) (string, error){lonePublish, restart, manyTopics} {
+		fact, err := m(bin, dir)
+		if err != nil {
+			fact = fmt.Sprintf("failed: %v", err)
+		}
+		fmt.Fprintln(os.Stderr, fact)
+		facts = append(facts, fact)
+	}
+	return facts
+}
+
+// lonePublish compares one synchronous publish with a bare write and fdatasync
+// of as many bytes, in turn.
+func lonePublish(bin, dir string) (string, error) {
+	s, err := program{"lone", bin, ""}.start(dir)
+	if err != nil {
+		return "", err
+	}
+	defer s.stop()
+	if err := setup(s.url); err != nil {
+		return "", err
+	}
+	nc, err := nats.Connect(s.url)
+	if err != nil {
+		return "", err
+	}
+	defer nc.Close()
+	f, err := os.Create(filepath.Join(dir, "fdatasync"))
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	// The log writes into recycled, preallocated files; so does the yardstick.
+	if _, err := f.Write(make([]byte, 8<<20)); err != nil {
+		return "", err
+	}
+	if err := f.Sync(); err != nil {
+		return "", err
+	}
+	data := bytes.Repeat([]byte("x"), 128)
+	block := bytes.Repeat([]byte("y"), 256)
+	var pub, sync []time.Duration
+	for i := range 1500 {
+		began := time.Now()
+		if _, err := nc.Request("bench.js", data, 5*time.Second); err != nil {
+			return "", err
+		}
+		pub = append(pub, time.Since(began))
+		began = time.Now()
+		if _, err := f.WriteAt(block, int64(i)*256); err != nil {
+			return "", err
+		}
+		if err := unix.Fdatasync(int(f.Fd())); err != nil {
+			return "", err
+		}
+		sync = append(sync, time.Since(began))
+	}
+	slices.Sort(pub)
+	slices.Sort(sync)
+	p, q := pub[len(pub)/2], sync[len(sync)/2]
+	return fmt.Sprintf("one publish at a time, 128 B, through nats.go: p50 %v against %v for a bare write and fdatasync of as many bytes: %.2f× (wanted ≤ 1.3×); p99 %v against %v",
+		p.Round(time.Microsecond), q.Round(time.Microsecond), float64(p)/float64(q), pub[len(pub)*99/100].Round(time.Microsecond), sync[len(sync)*99/100].Round(time.Microsecond)), nil
+}
+
+// restart times a start on a store of ten million messages.
+func restart(bin, dir string) (string, error) {
+	const total = 10_000_000
+	s, err := program{"restart", bin, ""}.start(dir)
+	if err != nil {
+		return "", err
+	}
+	defer func() { s.stop() }()
+	if err := setup(s.url); err != nil {
+		return "", err
+	}
+	if _, err := rawDurable(s.url, "bench.js", 128, 10_000, total); err != nil {
+		return "", err
+	}
+	timed := func(how string) (time.Duration, error) {
+		began := time.Now()
+		if err := s.run(); err != nil {
+			return 0, err
+		}
+		nc, err := nats.Connect(s.url)
+		if err != nil {
+			return 0, err
+		}
+		defer nc.Close()
+		js, err := jetstream.New(nc)
+		if err != nil {
+			return 0, err
+		}
+		st, err := js.Stream(context.Background(), stream)
+		if err != nil {
+			return 0, err
+		}
+		took := time.Since(began)
+		if n := st.CachedInfo().State.Msgs; n != total {
+			return 0, fmt.Errorf("after %s: %d of %d messages", how, n, total)
+		}
+		return took, nil
+	}
+	s.stop()
+	clean, err := timed("a clean stop")
+	if err != nil {
+		return "", err
+	}
+	_ = s.cmd.Process.Kill()
+	<-s.done
+	killed, err := timed("a kill")
+	if err != nil {
+		return "", err
+	}
+	mem, _ := s.resident()
+	return fmt.Sprintf("start with 10 million messages of 128 B until a client has their count: %v after a clean stop, %v after kill -9 (wanted ≤ 3 s); %d MiB resident",
+		clean.Round(time.Millisecond), killed.Round(time.Millisecond), mem>>20), nil
+}
+
+// manyTopics makes 100,000 topics with a consumer each, and looks at what they
+// cost while nothing happens.
+func manyTopics(bin, dir string) (string, error) {
+	const total, workers = 100_000, 64
+	s, err := program{"many", bin, ""}.start(dir)
+	if err != nil {
+		return "", err
+	}
+	defer s.stop()
+	nc, err := nats.Connect(s.url)
+	if err != nil {
+		return "", err
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	defer cancel()
+	began := time.Now()
+	var wg sync.WaitGroup
+	errs := make(chan error, workers)
+	for w := range workers {
+		wg.Go(func() {
+			for i := w; i < total; i += workers {
+				name := fmt.Sprintf("T%d", i)
+				if _, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: name, Subjects: []string{"many." + name}}); err != nil {
+					errs <- fmt.Errorf("topic %d: %w", i, err)
+					return
+				}
+				if _, err := js.CreateConsumer(ctx, name, jetstream.ConsumerConfig{Durable: "c", AckPolicy: jetstream.AckExplicitPolicy}); err != nil {
+					errs <- fmt.Errorf("consumer %d: %w", i, err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	select {
+	case err := <-errs:
+		return "", err
+	default:
+	}
+	took := time.Since(began)
+	<-time.After(10 * time.Second)
+	mem, cpu := s.resident()
+	<-time.After(10 * time.Second)
+	_, later := s.resident()
+	return fmt.Sprintf("100,000 topics with a consumer each: made in %v (%.0f pairs/s), %d MiB resident (wanted ≤ 1 GiB), %.2f %% of a processor when idle (wanted near 0)",
+		took.Round(time.Second), total/took.Seconds(), mem>>20, 100*float64(later-cpu)/float64(10*time.Second)), nil
+}

@@ -1,0 +1,148 @@
+package store
+
+import (
+	"slices"
+
+	"github.com/heraldmq/herald/topics"
+)
+
+// enforce lets the oldest messages go until the topic's limits hold.
+func (t *Topic) enforce() {
+	cfg := t.cfg
+	if cfg.MaxMsgs > 0 {
+		for t.messages > uint64(cfg.MaxMsgs) {
+			t.remove(t.first)
+		}
+	}
+	if cfg.MaxBytes > 0 {
+		for t.bytes > uint64(cfg.MaxBytes) && t.messages > 0 {
+			t.remove(t.first)
+		}
+	}
+}
+
+// enforcePer lets the oldest messages of a subject go until its limit holds.
+func (t *Topic) enforcePer(i uint32) {
+	for t.subjects.entries[i].count > uint64(t.cfg.MaxMsgsPer) {
+		t.remove(t.firstOf(i))
+	}
+}
+
+// enforceAll applies limits that may just have become lower.
+func (t *Topic) enforceAll() {
+	if t.cfg.MaxMsgsPer > 0 {
+		t.subjects.each(func(i uint32, e *subjectEntry) bool {
+			if e.count > uint64(t.cfg.MaxMsgsPer) {
+				t.enforcePer(i)
+			}
+			return true
+		})
+	}
+	t.enforce()
+	t.expireOld()
+	t.forgetIDs()
+	t.touch()
+}
+
+// meta is what removing a message needs to know of it.
+type meta struct {
+	size uint64
+	sub  uint32
+	time topics.Nanos
+}
+
+// meta looks a live message up.
+func (t *Topic) meta(seq topics.Sequence) meta {
+	r, sub := t.refs.at(seq)
+	sl := t.s.tail.slotOf(r)
+	return meta{size: t.size(lengths(sl.data, int(uint32(r)))), sub: sub, time: sl.time}
+}
+
+func (t *Topic) timeOf(seq topics.Sequence) topics.Nanos { return t.meta(seq).time }
+
+// alive tells whether seq is a live message.
+func (t *Topic) alive(seq topics.Sequence) bool {
+	return seq >= t.first && seq <= t.last && !t.dead.has(seq)
+}
+
+// remove takes a live message out.
+func (t *Topic) remove(seq topics.Sequence) {
+	m := t.meta(seq)
+	t.messages--
+	t.bytes -= m.size
+	t.subjects.remove(m.sub, seq)
+	if t.expiries != nil {
+		delete(t.expiries.at, seq)
+	}
+	if seq == t.first {
+		t.advance(seq + 1)
+	} else {
+		t.dead.add(seq)
+	}
+}
+
+// advance moves first to the first live message at or after seq; everything
+// below must be dead and counted out.
+func (t *Topic) advance(seq topics.Sequence) {
+	t.first = t.dead.nextLive(seq)
+	if t.messages == 0 {
+		t.first = t.last + 1
+	}
+	t.dead.trim(t.first)
+	t.refs.trim(t.first)
+	t.firstTime = 0
+	if t.messages > 0 {
+		t.firstTime = t.timeOf(t.first)
+	}
+}
+
+// firstOf returns the first live sequence of a subject.
+func (t *Topic) firstOf(i uint32) topics.Sequence {
+	e := &t.subjects.entries[i]
+	if e.loose&looseFirst != 0 {
+		if seq, ok := t.next(t.one(i), max(e.first, t.first)); ok {
+			e.first, e.loose = seq, e.loose&^looseFirst
+		}
+	}
+	return e.first
+}
+
+// lastIn returns the last live sequence of a subject.
+func (t *Topic) lastIn(i uint32) topics.Sequence {
+	e := &t.subjects.entries[i]
+	if e.loose&looseLast != 0 {
+		if seq, ok := t.prev(t.one(i), min(e.last, t.last)); ok {
+			e.last, e.loose = seq, e.loose&^looseLast
+		}
+	}
+	return e.last
+}
+
+// rebuildHistories makes or drops the per-subject lists after a change of
+// max_msgs_per_subject.
+func (t *Topic) rebuildHistories() {
+	t.subjects.each(func(_ uint32, e *subjectEntry) bool {
+		e.history = nil
+		return true
+	})
+	if !t.subjects.histories || t.messages == uint64(t.subjects.live) {
+		return
+	}
+	for seq := t.dead.nextLive(t.first); seq <= t.last; seq = t.dead.nextLive(seq + 1) {
+		e := &t.subjects.entries[t.meta(seq).sub]
+		if e.count <= 2 {
+			continue
+		}
+		if e.history == nil {
+			e.history = new([]topics.Sequence)
+			*e.history = slices.Grow(*e.history, int(e.count))
+		}
+		*e.history = append(*e.history, seq)
+	}
+	t.subjects.each(func(_ uint32, e *subjectEntry) bool {
+		if h := e.history; h != nil {
+			e.first, e.last, e.loose = (*h)[0], (*h)[len(*h)-1], 0
+		}
+		return true
+	})
+}

@@ -213,12 +213,17 @@ func (d *decoder) refuseList(name, advice string) func(node) {
 	}
 }
 
-// accountLimits reads an account's jetstream key: a switch or limits.
-func (d *decoder) accountLimits(n node) *AccountLimits {
-	l := &AccountLimits{
+// unlimited returns the limits of an account without any.
+func unlimited() *AccountLimits {
+	return &AccountLimits{
 		MaxMemory: -1, MaxStore: -1, MaxStreams: -1, MaxConsumers: -1, MaxAckPending: -1,
 		MemoryMaxStream: -1, StoreMaxStream: -1,
 	}
+}
+
+// accountLimits reads an account's jetstream key: a switch or limits.
+func (d *decoder) accountLimits(n node) *AccountLimits {
+	l := unlimited()
 	switch v := n.value.(type) {
 	case bool:
 		if !v {

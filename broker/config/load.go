@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -223,4 +224,37 @@ func (o *Options) anyUser(system bool) bool {
 		}
 	}
 	return false
+}
+
+// DurableAccounts returns the names of the accounts that may have topics, in
+// order: those with a jetstream key, and the global account unless it is closed
+// by such a key elsewhere.
+func (o *Options) DurableAccounts() []string {
+	if !o.JetStream.Enabled {
+		return nil
+	}
+	var names []string
+	for _, a := range o.Accounts {
+		if a.JetStream != nil {
+			names = append(names, a.Name)
+		}
+	}
+	if len(names) == 0 {
+		names = append(names, GlobalAccount)
+	}
+	return names
+}
+
+// LimitsOf returns what an account may hold, nil when durable topics are off
+// for it.
+func (o *Options) LimitsOf(account string) *AccountLimits {
+	if !slices.Contains(o.DurableAccounts(), account) {
+		return nil
+	}
+	for _, a := range o.Accounts {
+		if a.Name == account {
+			return a.JetStream
+		}
+	}
+	return unlimited()
 }

@@ -33,6 +33,7 @@ func (c *Consumer) deliver(seq topics.Sequence, now topics.Nanos) (e *entry, fre
 		return e, false
 	}
 	if seq <= c.delivered.Stream {
+		c.raiseFloor()
 		return nil, false // purged or acknowledged meanwhile: only the count moves
 	}
 	c.delivered.Stream = seq
@@ -49,6 +50,9 @@ func (c *Consumer) deliver(seq topics.Sequence, now topics.Nanos) (e *entry, fre
 		c.pending = new(window)
 	}
 	c.pending.add(entry{seq: seq, number: c.delivered.Consumer, at: now, due: due, attempts: 1})
+	if c.pending.count == 1 {
+		c.raiseFloor() // what lies between the last delivery and this one isn't for us
+	}
 	return &c.pending.entries[len(c.pending.entries)-1], true
 }
 
@@ -94,7 +98,8 @@ func (c *Consumer) settleThrough(seq topics.Sequence, each func(topics.Sequence)
 	return n
 }
 
-// raiseFloor sets the ack floor from what is pending.
+// raiseFloor sets the ack floor from what is pending. It depends on nothing else,
+// which lets records of deliveries and of acknowledgements change places.
 func (c *Consumer) raiseFloor() {
 	e := c.pending.first()
 	if e == nil {
@@ -113,23 +118,29 @@ func (c *Consumer) postpone(seq topics.Sequence, due topics.Nanos) *entry {
 	return e
 }
 
-// Update gives the consumer another config. What can't be changed must be equal.
+// Update gives the consumer another config. What can't be changed must be equal;
+// pause_until stays as it is, only Pause changes it.
 func (c *Consumer) Update(cfg topics.ConsumerConfig) {
-	paused := c.rules.pausedUntil
+	until := c.rules.pausedUntil
+	cfg.PauseUntil = pauseTime(until)
 	c.setConfig(cfg)
-	c.rules.pausedUntil = paused
+	c.rules.pausedUntil = until
 	c.replan()
+}
+
+func pauseTime(until topics.Nanos) *time.Time {
+	if until <= 0 {
+		return nil
+	}
+	t := time.Unix(0, int64(until)).UTC()
+	return &t
 }
 
 // Pause sets until when nothing is delivered; 0 goes on at once.
 func (c *Consumer) Pause(until topics.Nanos) {
 	c.rules.pausedUntil = max(until, 0)
 	cfg := c.Config()
-	cfg.PauseUntil = nil
-	if until > 0 {
-		t := time.Unix(0, int64(until)).UTC()
-		cfg.PauseUntil = &t
-	}
+	cfg.PauseUntil = pauseTime(until)
 	c.config = string(appendConfig(nil, &cfg))
 }
 

@@ -9,7 +9,7 @@ import (
 // An entry is what one Raft log entry of a data group carries: a header and a
 // run of records, applied together.
 //
-//	header   magic 'H' 'E', version u8, reserved u8, time i64 (ns), records u32
+//	header   magic 'H' 'E', version u8, flags u8, time i64 (ns), records u32
 //	record   kind u8, body length u32, body
 //
 // All integers are little-endian. The body of a publish record is laid out here
@@ -55,6 +55,16 @@ func SetRecords(entry []byte, n uint32) { binary.LittleEndian.PutUint32(entry[12
 
 // SetTime writes the time into an entry's header.
 func SetTime(entry []byte, now Nanos) { binary.LittleEndian.PutUint64(entry[4:], uint64(now)) }
+
+// EntryLimited is the flag of an entry that has a RecordStorageLimits.
+const EntryLimited uint8 = 1
+
+// SetFlags writes the flags into an entry's header; Flags reads them from a
+// header that ParseEntryHeader has found good.
+func SetFlags(entry []byte, flags uint8) { entry[3] = flags }
+
+// Flags reads an entry's flags.
+func Flags(entry []byte) uint8 { return entry[3] }
 
 // ParseEntryHeader reads an entry's header.
 func ParseEntryHeader(entry []byte) (now Nanos, records uint32, err error) {

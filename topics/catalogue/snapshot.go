@@ -39,15 +39,24 @@ type savedAdvert struct {
 	Body     json.RawMessage `json:"body"`
 }
 
-// AppendBinary appends a snapshot.
-func (c *Catalogue) AppendBinary(dst []byte) ([]byte, error) {
+// Frozen is a catalogue at one moment, to be written while the catalogue itself
+// goes on.
+type Frozen struct{ snapshot }
+
+// Freeze returns the catalogue as it is now. It only gathers references.
+func (c *Catalogue) Freeze() *Frozen {
 	s := snapshot{NextTopic: c.nextTopic, Revision: c.revision, Clock: c.clock, Topics: c.Topics()}
 	for _, account := range c.AdvertisingAccounts() {
 		for _, a := range c.Advertisements(account) {
 			s.Adverts = append(s.Adverts, savedAdvert{account, a.ID, a.Revision, a.Created, a.Changed, a.body})
 		}
 	}
-	body, err := json.Marshal(s)
+	return &Frozen{s}
+}
+
+// AppendBinary appends a snapshot.
+func (f *Frozen) AppendBinary(dst []byte) ([]byte, error) {
+	body, err := json.Marshal(f.snapshot)
 	if err != nil {
 		return nil, fmt.Errorf("encode the catalogue: %w", err)
 	}

@@ -1,0 +1,285 @@
+package state
+
+import (
+	"errors"
+	"sync"
+
+	"github.com/heraldmq/herald/broker/front"
+	"github.com/heraldmq/herald/replication"
+	"github.com/heraldmq/herald/topics"
+)
+
+// proposer is what a queue asks of a replication group.
+type proposer interface {
+	// Propose hands over an entry, which nobody may change from then on. It does
+	// not wait for the disk.
+	Propose(entry []byte) proposal
+}
+
+// proposal is an entry under way.
+type proposal interface {
+	Done() <-chan struct{}
+	Result() (topics.Index, any, error)
+}
+
+// batch is what becomes one entry, with those who wait for it. It is reused: the
+// entry is an exact copy of buf, since it is kept for ever by the log's and the
+// store's memory, while buf has room to spare.
+type batch struct {
+	buf       []byte // the entry so far
+	records   uint32
+	publishes uint32
+	limited   []string                      // accounts whose storage limits have been looked up for this entry
+	submits   []func(result any, err error) // one per record that isn't a publish
+	waits     []wait                        // those who want a PubAck, in the order of the publishes
+	replies   []byte                        // their reply subjects
+	proposal  proposal
+}
+
+// wait is a publisher waiting for its PubAck.
+type wait struct {
+	topic   *Topic
+	account *front.Account
+	publish uint32 // which publish of the entry, from 0
+	reply   uint32 // where its reply subject starts in batch.replies
+	length  uint32
+}
+
+func (b *batch) empty() bool { return b.records == 0 }
+
+func (b *batch) reset() {
+	clear(b.submits)
+	clear(b.waits)
+	*b = batch{
+		buf: topics.AppendEntryHeader(b.buf[:0], 0), limited: b.limited[:0],
+		submits: b.submits[:0], waits: b.waits[:0], replies: b.replies[:0],
+	}
+}
+
+// queue gathers what a group is asked for into batches and proposes them.
+//
+// The rule of group commit: with nothing in flight a batch is proposed at once;
+// with something in flight the next one fills until that comes back, so that its
+// size follows from how long the disk takes; a batch that reaches its cap is
+// proposed beside those in flight, up to their most. A publisher that finds twice
+// the cap waiting has to wait itself, which stops its session from reading.
+//
+// Submit never waits, because it is called from where waiting would stop the
+// group: the delivery engine and the acker. It is refused at sixteen times the cap.
+type queue struct {
+	log      proposer
+	cap      int
+	most     int // in flight
+	now      func() topics.Nanos
+	find     func(topics.TopicID) (*Topic, bool)
+	limits   func(account string) (storageLimit, bool)
+	pressed  func() bool                           // the store holds more than it can flush: publishers wait
+	stalled  func() bool                           // and can't flush at all: they are refused
+	answer   func(b *batch, result any, err error) // runs on the queue's goroutine
+	sent     chan *batch                           // in the order of their entries; never blocks, it has room for all in flight
+	finished chan struct{}
+
+	mu       sync.Mutex
+	room     sync.Cond // signalled when the open batch may have become smaller, and on close
+	open     *batch
+	free     []*batch
+	inFlight int
+	refused  []func(any, error) // Submits over the bound; answered by the queue's goroutine
+	last     topics.Nanos       // time of the last entry proposed
+	full     bool               // what pressed said last
+	closed   bool
+}
+
+const submitBoundFactor = 16
+
+func newQueue(q *queue) *queue {
+	q.room.L = &q.mu
+	q.sent = make(chan *batch, q.most+1)
+	q.finished = make(chan struct{})
+	q.open = &batch{}
+	q.open.reset()
+	return q
+}
+
+// resume takes note of the time of the last entry that others have proposed: the
+// time of entries never goes back, whatever the clocks do.
+func (q *queue) resume(last topics.Nanos) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.last = max(q.last, last)
+}
+
+// start begins to answer; stop ends it.
+func (q *queue) start() { go q.complete() }
+
+// stop refuses what comes from now on and waits until all in flight has been
+// answered. The log must answer all that was proposed, if need be by closing.
+func (q *queue) stop() {
+	q.mu.Lock()
+	if q.closed {
+		q.mu.Unlock()
+		<-q.finished
+		return
+	}
+	q.closed = true
+	q.room.Broadcast()
+	if q.inFlight == 0 {
+		close(q.sent)
+	}
+	q.mu.Unlock()
+	<-q.finished
+}
+
+// capture appends publishes and waits for room first.
+func (q *queue) capture(messages []front.Captured) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for (len(q.open.buf) >= 2*q.cap || q.full && !q.stalled()) && !q.closed {
+		q.room.Wait()
+	}
+	if q.closed {
+		return // the publishers get no ack, as if the node had been killed now
+	}
+	b := q.open
+	var at *Topic
+	for i := range messages {
+		m := &messages[i]
+		if at == nil || at.id != m.Topic {
+			t, ok := q.find(m.Topic)
+			if !ok {
+				continue // deleted since the session looked it up
+			}
+			at = t
+			q.stateLimits(b, t.account)
+		}
+		p := topics.Publish{Topic: m.Topic, Subject: m.Subject, Header: m.Header, Payload: m.Payload}
+		b.buf = topics.AppendPublish(b.buf, &p)
+		if len(m.Reply) > 0 && !at.noAck.Load() {
+			b.waits = append(b.waits, wait{
+				topic: at, account: m.Account, publish: b.publishes,
+				reply: uint32(len(b.replies)), length: uint32(len(m.Reply)),
+			})
+			b.replies = append(b.replies, m.Reply...)
+		}
+		b.publishes++
+		b.records++
+	}
+	q.proposeMaybeLocked()
+}
+
+// stateLimits puts the account's storage limits into the entry, before its first
+// publish to one of the account's topics.
+func (q *queue) stateLimits(b *batch, account string) {
+	if q.limits == nil {
+		return
+	}
+	for _, a := range b.limited {
+		if a == account {
+			return
+		}
+	}
+	b.limited = append(b.limited, account)
+	if l, ok := q.limits(account); ok {
+		b.buf = topics.AppendRecord(b.buf, topics.RecordStorageLimits, appendStorageLimit(nil, l))
+		b.submits = append(b.submits, nil)
+		b.records++
+		topics.SetFlags(b.buf, topics.EntryLimited)
+	}
+}
+
+// submit appends one record.
+func (q *queue) submit(kind topics.RecordKind, body []byte, done func(any, error)) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	b := q.open
+	switch {
+	case q.closed && q.inFlight == 0:
+		if done != nil {
+			go done(nil, ErrClosed)
+		}
+		return
+	case q.closed, len(b.buf) >= submitBoundFactor*q.cap:
+		if done != nil {
+			q.refused = append(q.refused, done) // something is in flight, so somebody will look
+		}
+		return
+	}
+	b.buf = topics.AppendRecord(b.buf, kind, body)
+	b.submits = append(b.submits, done)
+	b.records++
+	q.proposeMaybeLocked()
+}
+
+// proposeMaybeLocked proposes the open batch if it is its turn.
+func (q *queue) proposeMaybeLocked() {
+	if q.open.empty() || q.inFlight >= q.most || q.inFlight > 0 && len(q.open.buf) < q.cap {
+		return
+	}
+	b := q.open
+	if n := len(q.free); n > 0 {
+		q.open, q.free = q.free[n-1], q.free[:n-1]
+	} else {
+		q.open = &batch{}
+		q.open.reset()
+	}
+	entry := append([]byte(nil), b.buf...)
+	q.last = max(q.last, q.now())
+	topics.SetTime(entry, q.last)
+	topics.SetRecords(entry, b.records)
+	q.inFlight++
+	if q.full && b.publishes > 0 && q.stalled() {
+		b.proposal = refusal{replication.ErrNoSpace}
+	} else {
+		b.proposal = q.log.Propose(entry)
+	}
+	q.sent <- b
+}
+
+// relieve looks again whether the store has room; the store calls it after each
+// flush, and when flushing stalls or goes on.
+func (q *queue) relieve() {
+	full := q.pressed()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.full = full; !full || q.stalled() {
+		q.room.Broadcast()
+	}
+}
+
+// complete answers what comes back, in order, until the queue is stopped.
+func (q *queue) complete() {
+	defer close(q.finished)
+	for b := range q.sent {
+		<-b.proposal.Done()
+		_, result, err := b.proposal.Result()
+		full := q.pressed()
+		q.mu.Lock()
+		q.inFlight--
+		q.full = full
+		refused := q.refused
+		q.refused = nil
+		why := ErrBusy
+		if q.closed {
+			why = ErrClosed
+			if !q.open.empty() && q.inFlight == 0 && !errors.Is(err, ErrClosed) {
+				q.proposeMaybeLocked() // what was accepted before stop still goes out
+			}
+			if q.inFlight == 0 {
+				close(q.sent)
+			}
+		} else {
+			q.proposeMaybeLocked()
+		}
+		q.room.Broadcast()
+		q.mu.Unlock()
+
+		q.answer(b, result, err)
+		for _, done := range refused {
+			done(nil, why)
+		}
+		b.reset()
+		q.mu.Lock()
+		q.free = append(q.free, b)
+		q.mu.Unlock()
+	}
+}

@@ -1,0 +1,28 @@
+// Package state is what the nodes agree on: it turns what clients ask for into
+// entries of Raft groups, and applied entries into topics, consumers and
+// advertisements.
+//
+// There are two kinds of group. Group 0 holds the catalogue: which topics and
+// advertisements exist (topics/catalogue). The data groups hold the topics
+// themselves with their messages and consumers (topics/store). A node opens one
+// State; it owns the replication node, the stores and all that runs between.
+//
+// The way of a publish through this package:
+//
+//		front reader ──Group.Capture──► open batch ──Propose──► write-ahead log
+//		                                                             │ committed
+//		PubAck ◄── acker ◄── results ◄── dataMachine.Apply ◄─────────┘
+//		                                        └──► store, Hooks.OnGrown
+//
+//	  - batch.go gathers what one group is asked for and proposes it: at once when
+//	    nothing is in flight, else when what is in flight comes back or the batch
+//	    is full. It also runs the acker, which answers publishers.
+//	  - machine.go applies the entries of a data group; record.go has the records'
+//	    layout; catalogue.go applies those of group 0.
+//	  - topicops.go and messageops.go change things; what spans group 0 and a data
+//	    group is done in steps that reconcile.go finishes after a crash.
+//	  - expiry.go proposes the removal of what is too old.
+//
+// Whatever only a group's leader may do asks IsLeader, or is refused by the
+// group; nothing here counts the voters.
+package state

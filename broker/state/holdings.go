@@ -1,0 +1,196 @@
+package state
+
+import (
+	"fmt"
+
+	"github.com/heraldmq/herald/topics"
+	"github.com/heraldmq/herald/topics/store"
+)
+
+// holdings is who has what in a group, kept by the machine beside the store,
+// which it can't ask while it applies an entry.
+type holdings struct {
+	topics   map[topics.TopicID]*holding
+	accounts map[string]*accountHolding
+}
+
+type holding struct {
+	account   string
+	storage   topics.Storage
+	consumers map[string]struct{} // nil when there are none
+}
+
+type accountHolding struct {
+	topics    map[topics.TopicID]struct{}
+	consumers int
+}
+
+func holdingsOf(data *store.Store) holdings {
+	h := holdings{topics: map[topics.TopicID]*holding{}, accounts: map[string]*accountHolding{}}
+	data.Topics(func(t *store.Topic) bool {
+		h.add(t.ID(), t.Account(), t.Config().Storage)
+		for _, name := range t.ConsumerNames() {
+			h.addConsumer(t.ID(), name)
+		}
+		return true
+	})
+	return h
+}
+
+func (h *holdings) add(id topics.TopicID, account string, s topics.Storage) {
+	if h.topics[id] != nil {
+		return
+	}
+	a := h.accounts[account]
+	if a == nil {
+		a = &accountHolding{topics: map[topics.TopicID]struct{}{}}
+		h.accounts[account] = a
+	}
+	a.topics[id] = struct{}{}
+	h.topics[id] = &holding{account: account, storage: s}
+}
+
+func (h *holdings) drop(id topics.TopicID) {
+	t := h.topics[id]
+	if t == nil {
+		return
+	}
+	a := h.accounts[t.account]
+	a.consumers -= len(t.consumers)
+	delete(a.topics, id)
+	if len(a.topics) == 0 {
+		delete(h.accounts, t.account)
+	}
+	delete(h.topics, id)
+}
+
+// addConsumer tells whether the consumer is new.
+func (h *holdings) addConsumer(id topics.TopicID, name string) bool {
+	t := h.topics[id]
+	if t == nil {
+		return false
+	}
+	if _, has := t.consumers[name]; has {
+		return false
+	}
+	if t.consumers == nil {
+		t.consumers = map[string]struct{}{}
+	}
+	t.consumers[name] = struct{}{}
+	h.accounts[t.account].consumers++
+	return true
+}
+
+func (h *holdings) dropConsumer(id topics.TopicID, name string) {
+	t := h.topics[id]
+	if t == nil {
+		return
+	}
+	if _, has := t.consumers[name]; has {
+		delete(t.consumers, name)
+		h.accounts[t.account].consumers--
+	}
+}
+
+// tooManyConsumers tells whether one more consumer would be more than its
+// account may have, 0 meaning no limit.
+func (h *holdings) tooManyConsumers(id topics.TopicID, name string, most int) bool {
+	t := h.topics[id]
+	if most <= 0 || t == nil || h.accounts[t.account].consumers < most {
+		return false
+	}
+	_, has := t.consumers[name]
+	return !has
+}
+
+// allowance is how many bytes an account may still store in a group while an
+// entry is applied.
+type allowance struct {
+	account      string
+	file, memory int64 // negative: no limit
+}
+
+const noLimit = int64(-1)
+
+// allowances finds the storage limits an entry carries and what is left of them.
+// It asks the store, so it runs before the entry is begun; what the entry itself
+// stores is taken off as it goes, what it removes only counts in the next one.
+func (m *dataMachine) allowances(entry []byte, records int) ([]*allowance, error) {
+	var all []*allowance
+	for off := topics.EntryHeader; records > 0; records-- {
+		kind, raw, next, err := topics.NextRecord(entry, off)
+		if err != nil {
+			return nil, err
+		}
+		off = next
+		if kind != topics.RecordStorageLimits {
+			continue
+		}
+		b := body{rest: raw}
+		for len(b.rest) > 0 {
+			a := &allowance{account: b.text(), file: int64(b.u64()), memory: int64(b.u64())}
+			if err := b.err(kind); err != nil {
+				return nil, err
+			}
+			m.deduct(a)
+			all = append(all, a)
+		}
+	}
+	if all == nil {
+		return nil, fmt.Errorf("%w: it says that it has storage limits, but has none", topics.ErrBadEntry)
+	}
+	return all, nil
+}
+
+// deduct takes what the account holds off its limits.
+func (m *dataMachine) deduct(a *allowance) {
+	var file, memory uint64
+	if h := m.held.accounts[a.account]; h != nil {
+		for id := range h.topics {
+			t := m.data.Topic(id)
+			if t == nil {
+				continue
+			}
+			if m.held.topics[id].storage == topics.StoreMemory {
+				memory += t.State().Bytes
+			} else {
+				file += t.State().Bytes
+			}
+		}
+	}
+	left := func(limit int64, used uint64) int64 {
+		if limit <= 0 {
+			return noLimit
+		}
+		return max(limit-int64(min(used, 1<<62)), 0)
+	}
+	a.file, a.memory = left(a.file, file), left(a.memory, memory)
+}
+
+// allowed tells whether the account of a publish's topic has room for it, and
+// takes the room.
+func (m *dataMachine) allowed(p *topics.Publish) bool {
+	t := m.held.topics[p.Topic]
+	if t == nil {
+		return true // the store knows what to answer
+	}
+	for _, a := range m.limits {
+		if a.account != t.account {
+			continue
+		}
+		left := &a.file
+		if t.storage == topics.StoreMemory {
+			left = &a.memory
+		}
+		size := int64(len(p.Subject) + len(p.Header) + len(p.Payload))
+		switch {
+		case *left == noLimit:
+			return true
+		case size > *left:
+			return false
+		}
+		*left -= size
+		return true
+	}
+	return true
+}

@@ -1,0 +1,205 @@
+package state
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/heraldmq/herald/replication"
+	"github.com/heraldmq/herald/topics"
+	"github.com/heraldmq/herald/topics/store"
+)
+
+// results is what applying one entry gave: one result for each publish, and one
+// for each other record, in their order. The proposer gives it back for reuse.
+type results struct {
+	publishes []topics.PublishResult
+	others    []any
+}
+
+// resultPool keeps a few results; those of entries that others proposed are
+// left to the collector.
+type resultPool struct {
+	mu   sync.Mutex
+	free []*results
+}
+
+func (p *resultPool) get() *results {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := len(p.free)
+	if n == 0 {
+		return &results{}
+	}
+	r := p.free[n-1]
+	p.free = p.free[:n-1]
+	return r
+}
+
+func (p *resultPool) put(r *results) {
+	clear(r.publishes) // they point to faults and texts
+	clear(r.others)
+	r.publishes, r.others = r.publishes[:0], r.others[:0]
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.free) < 8 {
+		p.free = append(p.free, r)
+	}
+}
+
+// dataMachine applies the entries of a data group to its store. It implements
+// replication.StateMachine.
+//
+// Everything it decides follows from the store and the entry alone. What the
+// rest of the node has to know of a change is collected while the store is
+// locked and told afterwards, still before the proposer hears of it.
+type dataMachine struct {
+	id    topics.GroupID
+	data  *store.Store
+	pool  resultPool
+	fatal func(error)
+	told  telling      // who hears of changes
+	last  atomic.Int64 // time of the last entry applied
+
+	held    holdings
+	changes []change     // of the entry being applied
+	limits  []*allowance // of the entry being applied
+}
+
+// telling hears of what a data group's entries changed. It is called on the
+// goroutine that applies, without any lock.
+type telling interface {
+	topicChanged(group topics.GroupID, id topics.TopicID, c Change)
+	consumerChanged(id topics.TopicID, name string, c Change)
+	grown(group topics.GroupID, ids []topics.TopicID)
+}
+
+// change is one thing to tell once the store is unlocked.
+type change struct {
+	topic    topics.TopicID
+	consumer string // "" when it is about the topic
+	what     Change
+}
+
+func newDataMachine(id topics.GroupID, data *store.Store, fatal func(error), told telling) *dataMachine {
+	return &dataMachine{id: id, data: data, fatal: fatal, told: told, held: holdingsOf(data)}
+}
+
+// Applied returns the index up to which the store's files hold everything.
+func (m *dataMachine) Applied() topics.Index { return m.data.Applied() }
+
+// Apply applies committed entries in order.
+func (m *dataMachine) Apply(entries []replication.Entry) []any {
+	out := make([]any, len(entries))
+	for i := range entries {
+		r, err := m.applyEntry(&entries[i])
+		if err != nil {
+			m.fatal(fmt.Errorf("apply entry %d of group %d: %w", entries[i].Index, m.id, err))
+			return out
+		}
+		out[i] = r
+	}
+	return out
+}
+
+func (m *dataMachine) applyEntry(e *replication.Entry) (*results, error) {
+	now, records, err := topics.ParseEntryHeader(e.Data)
+	if err != nil {
+		return nil, err
+	}
+	m.changes = m.changes[:0]
+	m.limits = nil
+	if topics.Flags(e.Data)&topics.EntryLimited != 0 {
+		if m.limits, err = m.allowances(e.Data, int(records)); err != nil {
+			return nil, err
+		}
+	}
+	r := m.pool.get()
+	m.data.Begin(e.Index, now, e.Data)
+	err = m.applyRecords(e.Data, int(records), r)
+	grown := m.data.End()
+	m.last.Store(int64(now))
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range m.changes {
+		if c.consumer == "" {
+			m.told.topicChanged(m.id, c.topic, c.what)
+		} else {
+			m.told.consumerChanged(c.topic, c.consumer, c.what)
+		}
+	}
+	if len(grown) > 0 {
+		m.told.grown(m.id, grown)
+	}
+	return r, nil
+}
+
+func (m *dataMachine) applyRecords(entry []byte, records int, r *results) error {
+	off := topics.EntryHeader
+	for ; records > 0; records-- {
+		kind, body, next, err := topics.NextRecord(entry, off)
+		if err != nil {
+			return err
+		}
+		if kind == topics.RecordPublish {
+			p, err := topics.ParsePublish(body)
+			if err != nil {
+				return err
+			}
+			if m.limits == nil || m.allowed(&p) {
+				r.publishes = append(r.publishes, m.data.Publish(off, p))
+			} else {
+				r.publishes = append(r.publishes, topics.PublishResult{Fault: faultAccountStorage})
+			}
+		} else {
+			result, err := m.applyRecord(kind, body)
+			if err != nil {
+				return err
+			}
+			r.others = append(r.others, result)
+		}
+		off = next
+	}
+	if off != len(entry) {
+		return fmt.Errorf("%w: %d bytes behind the last record", topics.ErrBadEntry, len(entry)-off)
+	}
+	return nil
+}
+
+// snapshotManifest is what a data group's snapshot says: the store's files hold
+// the group up to Applied.
+type snapshotManifest struct {
+	Format  int            `json:"format"`
+	Group   topics.GroupID `json:"group"`
+	Applied topics.Index   `json:"applied"`
+	Taken   time.Time      `json:"taken,omitzero"`
+}
+
+// Snapshot returns a manifest: the store's own files hold the messages.
+func (m *dataMachine) Snapshot() (replication.Snapshot, error) {
+	return &manifest{snapshotManifest{Format: 1, Group: m.id, Applied: m.data.Applied()}}, nil
+}
+
+// Restore is for a group whose files are gone: a manifest can't bring them back.
+func (m *dataMachine) Restore(r io.Reader) error {
+	var s snapshotManifest
+	if err := json.NewDecoder(r).Decode(&s); err != nil {
+		return fmt.Errorf("read the snapshot of group %d: %w", m.id, err)
+	}
+	return fmt.Errorf("group %d: the files that hold its entries up to %d are missing; restore the group's directory from a backup or from a peer", m.id, s.Applied)
+}
+
+type manifest struct{ snapshotManifest }
+
+func (s *manifest) Persist(w io.Writer) error {
+	if err := json.NewEncoder(w).Encode(s.snapshotManifest); err != nil {
+		return fmt.Errorf("write the snapshot of group %d: %w", s.Group, err)
+	}
+	return nil
+}
+
+func (s *manifest) Release() {}

@@ -1,0 +1,93 @@
+package state
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/heraldmq/herald/broker/front"
+	"github.com/heraldmq/herald/topics"
+	"github.com/heraldmq/herald/topics/catalogue"
+)
+
+// Options says how to open a State. Dir is required; for the rest the zero
+// value works.
+type Options struct {
+	Dir        string // the node's directory; Open makes it
+	NodeID     string // this node's name among its peers; default "n1"
+	ServerName string // shown as the leader in cluster information
+	Domain     string // named in PubAcks when set
+	Groups     int    // data groups of a new node; default 1
+
+	// Replier gives the way to answer the publishers of an account. It is called
+	// once per account and group, and the result is used by one goroutine.
+	// Without it nobody is answered.
+	Replier func(a *front.Account) Replier
+
+	// Limits tells what an account may hold; nil means no limits. It is asked on
+	// the leader, and the answer travels in the entry, so that every replica
+	// decides alike.
+	Limits func(account string) catalogue.Limits
+
+	TailBytes     int64         // of messages kept in memory per group; default 64 MiB
+	FlushBytes    int64         // of new messages before they go to a data file; the store's default
+	FlushInterval time.Duration // the longest a message waits for that; the store's default
+	BatchBytes    int           // a batch is proposed at this size even when others are in flight; default 256 KiB
+	InFlight      int           // most batches of a group in flight; default 4
+
+	Now   func() topics.Nanos // default: the system's clock
+	Log   *slog.Logger        // default: discards
+	Fatal func(error)         // called once the node can't go on (failed write, damaged log); default: panic
+}
+
+// Replier sends the answers to publishers. *front.Publisher is one.
+type Replier interface {
+	// Deliver sends a message to those who listen to `to`, shown as subject. The
+	// bytes are the caller's again on return.
+	Deliver(to, subject, reply string, header, payload []byte) bool
+	// Flush hands over what was staged.
+	Flush()
+}
+
+// Change says what happened to a topic or a consumer.
+type Change int
+
+// The changes.
+const (
+	Created Change = iota + 1
+	Updated
+	Deleted
+	Reset // of a consumer: it was moved to another sequence
+)
+
+// String returns the change as a verb.
+func (c Change) String() string {
+	switch c {
+	case Created:
+		return "created"
+	case Updated:
+		return "updated"
+	case Deleted:
+		return "deleted"
+	case Reset:
+		return "reset"
+	}
+	return "unknown"
+}
+
+// Hooks are told what the groups have decided. Each may be nil. They run where
+// entries are applied, in order, before the proposer gets its answer: they must
+// not block, and must not call what proposes and waits.
+type Hooks struct {
+	// OnTopic: a topic exists, has another config, or is gone. On Start it is
+	// called for every topic there is (Created).
+	OnTopic func(t *Topic, c Change)
+	// OnGrown: these topics got messages. ids is valid during the call.
+	OnGrown func(g *Group, ids []topics.TopicID)
+	// OnLeader: this node leads the group, or no longer does. It runs on a
+	// goroutine of its own, never at once for the same group.
+	OnLeader func(g *Group, leads bool)
+	// OnConsumer: a consumer of a topic exists, has another config, or is gone.
+	OnConsumer func(t *Topic, name string, c Change)
+	// OnAdvertisement: an advertisement is new, changed, expired or withdrawn.
+	OnAdvertisement func(e catalogue.Event)
+}

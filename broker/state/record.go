@@ -1,0 +1,115 @@
+package state
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+
+	"github.com/heraldmq/herald/topics"
+)
+
+// Bodies of a data group's records, besides publishes and those of consumers
+// that exist. All integers are little-endian; texts are length u16, bytes; a
+// config is JSON and takes the rest.
+//
+//	topic create     topic u64, time of creation i64, account, config
+//	topic update     topic u64, config
+//	topic delete     topic u64
+//	purge            topic u64, sequence u64, keep u64, subject
+//	message delete   topic u64, sequence u64
+//	expire           topic u64
+//	consumer create  topic u64, most consumers of the account u32 (0: no limit), name, config
+//	consumer update  topic u64, name, config
+//	consumer delete  topic u64, name
+//	consumer reset   topic u64, sequence u64, name
+//	consumer pause   topic u64, until i64 (ns), name
+//	storage limits   any number of: account, file bytes i64, memory bytes i64 (0 or less: no limit)
+
+func appendTopic(dst []byte, id topics.TopicID) []byte {
+	return binary.LittleEndian.AppendUint64(dst, uint64(id))
+}
+
+func appendText(dst []byte, s string) []byte {
+	dst = binary.LittleEndian.AppendUint16(dst, uint16(len(s)))
+	return append(dst, s...)
+}
+
+func appendConfig(dst []byte, cfg any) ([]byte, error) {
+	b, err := json.Marshal(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("encode a config: %w", err)
+	}
+	return append(dst, b...), nil
+}
+
+// body reads a record's body from the front. The first thing that isn't there
+// makes bad stick; what is read afterwards is zero.
+type body struct {
+	rest []byte
+	bad  bool
+}
+
+func (b *body) u64() uint64 {
+	if len(b.rest) < 8 {
+		b.bad, b.rest = true, nil
+		return 0
+	}
+	v := binary.LittleEndian.Uint64(b.rest)
+	b.rest = b.rest[8:]
+	return v
+}
+
+func (b *body) u32() uint32 {
+	if len(b.rest) < 4 {
+		b.bad, b.rest = true, nil
+		return 0
+	}
+	v := binary.LittleEndian.Uint32(b.rest)
+	b.rest = b.rest[4:]
+	return v
+}
+
+func (b *body) topic() topics.TopicID { return topics.TopicID(b.u64()) }
+
+func (b *body) text() string {
+	if len(b.rest) < 2 {
+		b.bad, b.rest = true, nil
+		return ""
+	}
+	n := int(binary.LittleEndian.Uint16(b.rest))
+	if n > len(b.rest)-2 {
+		b.bad, b.rest = true, nil
+		return ""
+	}
+	s := string(b.rest[2 : 2+n])
+	b.rest = b.rest[2+n:]
+	return s
+}
+
+// config reads the rest of the body into cfg.
+func (b *body) config(cfg any) {
+	if b.bad || json.Unmarshal(b.rest, cfg) != nil {
+		b.bad = true
+	}
+	b.rest = nil
+}
+
+// err tells what is wrong with a body of a kind, if anything is.
+func (b *body) err(kind topics.RecordKind) error {
+	if b.bad {
+		return fmt.Errorf("%w: body of a record of kind %d", topics.ErrBadEntry, kind)
+	}
+	return nil
+}
+
+// storageLimit is what an account may hold in a group's topics.
+type storageLimit struct {
+	account      string
+	file, memory int64
+}
+
+func appendStorageLimit(dst []byte, l storageLimit) []byte {
+	dst = appendText(dst, l.account)
+	dst = binary.LittleEndian.AppendUint64(dst, uint64(l.file))
+	return binary.LittleEndian.AppendUint64(dst, uint64(l.memory))
+}

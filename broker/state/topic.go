@@ -1,0 +1,67 @@
+package state
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/heraldmq/herald/topics"
+	"github.com/heraldmq/herald/topics/store"
+)
+
+// Topic is a topic on this node: what the catalogue says about it, its messages
+// and its group. It stays valid after the topic is deleted (Gone tells), but
+// then leads to nothing. All methods are safe for any number of callers and take
+// no lock that publishing waits for.
+type Topic struct {
+	id      topics.TopicID
+	account string
+	name    string
+	created topics.Nanos
+	group   *Group
+	data    *store.Topic
+	ackHead []byte // how its PubAcks begin
+
+	config atomic.Pointer[topics.Config]
+	noAck  atomic.Bool
+	gone   atomic.Bool
+}
+
+func newTopic(g *Group, data *store.Topic) *Topic {
+	cfg := data.Config()
+	t := &Topic{
+		id: data.ID(), account: data.Account(), name: cfg.Name, created: data.Created(),
+		group: g, data: data, ackHead: ackHead(cfg.Name),
+	}
+	t.configure(&cfg)
+	return t
+}
+
+func (t *Topic) configure(cfg *topics.Config) {
+	t.config.Store(cfg)
+	t.noAck.Store(cfg.NoAck)
+}
+
+// ID returns the topic's identifier.
+func (t *Topic) ID() topics.TopicID { return t.id }
+
+// Account returns the name of the account that owns the topic.
+func (t *Topic) Account() string { return t.account }
+
+// Name returns the topic's name, unique in its account.
+func (t *Topic) Name() string { return t.name }
+
+// Created returns when the topic was created.
+func (t *Topic) Created() time.Time { return time.Unix(0, int64(t.created)).UTC() }
+
+// Config returns the topic's config. It is shared: the caller must not change
+// what it points to.
+func (t *Topic) Config() *topics.Config { return t.config.Load() }
+
+// Data returns the topic's messages and consumers.
+func (t *Topic) Data() *store.Topic { return t.data }
+
+// Group returns the group the topic lives in.
+func (t *Topic) Group() *Group { return t.group }
+
+// Gone tells whether the topic has been deleted.
+func (t *Topic) Gone() bool { return t.gone.Load() }

@@ -1,0 +1,166 @@
+package state
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/heraldmq/herald/replication"
+	"github.com/heraldmq/herald/topics"
+	"github.com/heraldmq/herald/topics/catalogue"
+)
+
+// Changing a topic takes two groups and three steps: group 0 decides (the change
+// is certain from here on), the topic's data group carries it out, group 0 notes
+// that. A crash between the steps leaves a topic that is not settled; whoever
+// leads next takes the same steps again, which does no harm where they had been
+// taken. The caller is answered after the second step: the third only spares the
+// next start some work.
+
+// CreateTopic makes a topic. It is idempotent: an equal config under the same
+// name gives the topic that is there, with created false. The error is a
+// *topics.Fault when the client is to blame (10058, 10065, 10027, 10047, 10028,
+// 10113, 10122), else ErrUnknown or an error of replication. cfg must be valid
+// and complete.
+func (s *State) CreateTopic(ctx context.Context, account string, cfg topics.Config) (t *Topic, created bool, err error) {
+	r, err := s.decide(ctx, &catalogue.Command{
+		Op: catalogue.OpCreateTopic, Account: account, Config: &cfg, Limits: s.limitsOf(account), Groups: len(s.groups),
+	})
+	if err != nil {
+		return nil, false, err
+	}
+	if err := s.settle(r.Topic.ID); err != nil {
+		return nil, false, fmt.Errorf("create topic %s: %w", cfg.Name, err)
+	}
+	t, ok := s.TopicByID(r.Topic.ID)
+	if !ok {
+		return nil, false, faultTopicNotFound // deleted meanwhile
+	}
+	return t, r.Created, nil
+}
+
+// UpdateTopic gives a topic another config. Faults: 10059, 10065, 10047, 10028,
+// 10113, 10122. Whether the change is allowed at all is for the caller to check.
+func (s *State) UpdateTopic(ctx context.Context, account string, cfg topics.Config) (*Topic, error) {
+	r, err := s.decide(ctx, &catalogue.Command{
+		Op: catalogue.OpUpdateTopic, Account: account, Config: &cfg, Limits: s.limitsOf(account),
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := s.settle(r.Topic.ID); err != nil {
+		return nil, fmt.Errorf("update topic %s: %w", cfg.Name, err)
+	}
+	t, ok := s.TopicByID(r.Topic.ID)
+	if !ok {
+		return nil, faultTopicNotFound
+	}
+	return t, nil
+}
+
+// DeleteTopic deletes a topic with its messages and consumers; fault 10059 when
+// there is none.
+func (s *State) DeleteTopic(ctx context.Context, account, name string) error {
+	r, err := s.decide(ctx, &catalogue.Command{Op: catalogue.OpDeleteTopic, Account: account, Name: name})
+	if err != nil {
+		return err
+	}
+	if err := s.settle(r.Topic.ID); err != nil {
+		return fmt.Errorf("delete topic %s: %w", name, err)
+	}
+	return nil
+}
+
+func (s *State) limitsOf(account string) *catalogue.Limits {
+	if s.o.Limits == nil {
+		return nil
+	}
+	l := s.o.Limits(account)
+	return &l
+}
+
+// settle takes the steps that are left after a decision about a topic. Only one
+// goroutine at a time does so for a topic, with the catalogue's last word, so
+// that an older config can't overtake a newer one on the way to the data group.
+func (s *State) settle(id topics.TopicID) error {
+	turn := &s.settling[uint64(id)%uint64(len(s.settling))]
+	turn.Lock()
+	defer turn.Unlock()
+	var t *catalogue.Topic
+	s.catalogue.read(func(c *catalogue.Catalogue) { t = c.Topic(id) })
+	if t == nil || t.Settled() {
+		return nil
+	}
+	if int(t.Group) < 1 || int(t.Group) > len(s.groups) {
+		return fmt.Errorf("topic %s is in group %d, this node has %d: start it with as many groups as before", t.Config.Name, t.Group, len(s.groups))
+	}
+	g := s.groups[t.Group-1]
+	kind, body, note, err := nextStep(t)
+	if err != nil {
+		return err
+	}
+	result, err := g.ask(context.WithoutCancel(s.ctx), kind, body)
+	if err != nil {
+		return err
+	}
+	if f, ok := result.(*topics.Fault); ok && f != nil && kind != topics.RecordTopicDelete {
+		return f
+	}
+	p, err := s.propose(note)
+	if err != nil {
+		return err
+	}
+	s.noted(t, p)
+	return nil
+}
+
+// nextStep returns what the data group has to do for an unsettled topic, and
+// what group 0 has to note afterwards.
+func nextStep(t *catalogue.Topic) (kind topics.RecordKind, body []byte, note *catalogue.Command, err error) {
+	body = appendTopic(nil, t.ID)
+	note = &catalogue.Command{Op: catalogue.OpSyncedTopic, Topic: t.ID, Revision: t.Revision}
+	switch {
+	case t.State == catalogue.Deleting:
+		note = &catalogue.Command{Op: catalogue.OpForgetTopic, Topic: t.ID}
+		return topics.RecordTopicDelete, body, note, nil
+	case t.Synced == 0:
+		kind = topics.RecordTopicCreate
+		body = binary.LittleEndian.AppendUint64(body, uint64(t.Created))
+		body = appendText(body, t.Account)
+	default:
+		kind = topics.RecordTopicUpdate
+	}
+	body, err = appendConfig(body, t.Config)
+	return kind, body, note, err
+}
+
+// noted sees to it that a note to group 0 that fails is at least logged: the
+// next leader will find the topic unsettled.
+func (s *State) noted(t *catalogue.Topic, p *replication.Proposal) {
+	s.running.Go(func() {
+		<-p.Done()
+		if _, _, err := p.Result(); err != nil && !errors.Is(err, replication.ErrClosed) {
+			s.o.Log.Debug("topic stays unsettled until the next start", "topic", t.Config.Name, "error", err)
+		}
+	})
+}
+
+// reconcile settles what was left unsettled, on the node that leads group 0.
+func (s *State) reconcile() error {
+	var open []topics.TopicID
+	s.catalogue.read(func(c *catalogue.Catalogue) {
+		for _, t := range c.Topics() {
+			if !t.Settled() {
+				open = append(open, t.ID)
+			}
+		}
+	})
+	var errs []error
+	for _, id := range open {
+		if err := s.settle(id); err != nil {
+			errs = append(errs, fmt.Errorf("finish what was begun with topic %d: %w", id, err))
+		}
+	}
+	return errors.Join(errs...)
+}

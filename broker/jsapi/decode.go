@@ -3,7 +3,9 @@ package jsapi
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 
 	"github.com/heraldmq/herald/topics"
 )
@@ -16,9 +18,9 @@ func Decode(body []byte, v any, strict bool) error {
 		d.DisallowUnknownFields()
 	}
 	if err := d.Decode(v); err != nil {
-		return InvalidJSON(err.Error())
+		return invalid(err)
 	}
-	if d.More() {
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return InvalidJSON(fmt.Sprintf("more follows the value at offset %d", d.InputOffset()))
 	}
 	switch r := v.(type) {
@@ -30,6 +32,15 @@ func Decode(body []byte, v any, strict bool) error {
 		return checkConsumerWords(r)
 	}
 	return nil
+}
+
+// invalid words a decoder's error; where it knows the place, it says so.
+func invalid(err error) error {
+	var syntax *json.SyntaxError
+	if errors.As(err, &syntax) {
+		return InvalidJSON(fmt.Sprintf("%s at offset %d", syntax, syntax.Offset))
+	}
+	return InvalidJSON(err.Error())
 }
 
 // Empty refuses a body where none is expected. White space and an empty object
@@ -70,7 +81,7 @@ func checkStreamWords(c *topics.Config) error {
 		checkWord(c.Retention, topics.RetainLimits, topics.RetainInterest, topics.RetainWorkQueue),
 		checkWord(c.Discard, topics.DiscardOld, topics.DiscardNew),
 		checkWord(c.Storage, topics.StoreFile, topics.StoreMemory),
-		checkWord(c.Compression, "none", "s2"),
+		checkCompression(c.Compression),
 		checkWord(c.PersistMode, "default", "async"),
 	)
 }
@@ -78,11 +89,27 @@ func checkStreamWords(c *topics.Config) error {
 func checkConsumerWords(r *ConsumerRequest) error {
 	c := &r.Config
 	return firstError(
-		checkWord(r.Action, ActionCreateOrUpdate, ActionCreate, ActionUpdate),
-		checkWord(c.DeliverPolicy, topics.DeliverAll, topics.DeliverLast, topics.DeliverNew,
+		checkAction(r.Action),
+		checkWord(c.DeliverPolicy, "undefined", topics.DeliverAll, topics.DeliverLast, topics.DeliverNew,
 			topics.DeliverByStartSeq, topics.DeliverByStartTime, topics.DeliverLastPerSubject),
 		checkWord(c.AckPolicy, topics.AckNone, topics.AckAll, topics.AckExplicit, topics.AckFlowControl),
 		checkWord(c.ReplayPolicy, topics.ReplayInstant, topics.ReplayOriginal),
 		checkWord(c.PriorityPolicy, "none", "overflow", "pinned_client", "prioritized"),
 	)
+}
+
+// The two words below are refused in other terms than the rest.
+
+func checkCompression(c string) error {
+	if checkWord(c, "none", "s2") != nil {
+		return InvalidJSON("unknown compression algorithm")
+	}
+	return nil
+}
+
+func checkAction(a string) error {
+	if checkWord(a, ActionCreate, ActionUpdate) != nil {
+		return InvalidJSON(fmt.Sprintf("unknown consumer action: %q", a))
+	}
+	return nil
 }

@@ -62,3 +62,23 @@ func (p Position) startTime() *time.Time {
 	}
 	return &p.time
 }
+
+// After tells whether the position certainly lies behind the message with this
+// sequence and time, so that reading from it will not give that message.
+func (p Position) After(sequence uint64, at time.Time) bool {
+	switch p.policy {
+	case jetstream.DeliverNewPolicy:
+		return true
+	case jetstream.DeliverByStartSequencePolicy:
+		return p.sequence > sequence
+	case jetstream.DeliverByStartTimePolicy:
+		return p.time.After(at)
+	}
+	return false
+}
+
+// Apply makes cfg start at the position.
+func (p Position) Apply(cfg ConsumerConfig) ConsumerConfig {
+	cfg.DeliverPolicy, cfg.OptStartSeq, cfg.OptStartTime = p.policy, p.sequence, p.startTime()
+	return cfg
+}

@@ -213,3 +213,9 @@ func (c *Client) PublishBatch(ctx context.Context, items []Item) ([]Receipt, err
 	}
 	return receipts, errors.Join(errs...)
 }
+
+// Subject is what the future's message was published to.
+func (f *Future) Subject() string { return f.subject }
+
+// MessageIDHeader carries the id set by [MessageID].
+const MessageIDHeader = nats.MsgIdHdr

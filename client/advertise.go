@@ -1,0 +1,224 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// The subjects of the advertise service; docs/advertise.md is their contract.
+const (
+	advPut      = "$HERALD.ADV.PUT"
+	advGet      = "$HERALD.ADV.GET"
+	advList     = "$HERALD.ADV.LIST"
+	advRenew    = "$HERALD.ADV.RENEW"
+	advWithdraw = "$HERALD.ADV.WITHDRAW"
+	advEvents   = "$HERALD.ADV.EVENT."
+)
+
+// advReply is any answer of the advertise service.
+type advReply struct {
+	Error          *jetstream.APIError `json:"error"`
+	Advertisement  *Advertisement      `json:"advertisement"`
+	Advertisements []Advertisement     `json:"advertisements"`
+	Total          int                 `json:"total"`
+	Offset         int                 `json:"offset"`
+	Revision       uint64              `json:"revision"`
+}
+
+// advRequest asks the advertise service.
+func (c *Client) advRequest(ctx context.Context, op, target, subject string, body any) (*advReply, error) {
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	b, err := json.Marshal(body)
+	if err != nil {
+		return nil, failed(op, target, err)
+	}
+	m, err := c.nc.RequestWithContext(ctx, subject, b)
+	if errors.Is(err, nats.ErrNoResponders) {
+		err = fmt.Errorf("the broker has no advertise service (is it Herald?): %w", err)
+	}
+	if err != nil {
+		return nil, failed(op, target, err)
+	}
+	var reply advReply
+	if err := json.Unmarshal(m.Data, &reply); err != nil {
+		return nil, failed(op, target, fmt.Errorf("answer of the advertise service: %w", err))
+	}
+	if reply.Error != nil {
+		return nil, failed(op, target, reply.Error)
+	}
+	return &reply, nil
+}
+
+// advKey names an advertisement in requests.
+type advKey struct {
+	Name  string `json:"name"`
+	Owner string `json:"owner,omitempty"`
+}
+
+// Key is the part of an owner that advertisements of one name are told apart by.
+func (o Owner) Key() string {
+	if o.Team == "" || o.Service == "" {
+		return o.Team + o.Service
+	}
+	return o.Team + "/" + o.Service
+}
+
+// PutAdvertisement declares ad, or changes it, without a handle that renews it:
+// for permanent leases, and for tools. It returns ad as the broker has it.
+func (c *Client) PutAdvertisement(ctx context.Context, ad Advertisement) (*Advertisement, error) {
+	reply, err := c.advRequest(ctx, "advertise", ad.Name, advPut, ad)
+	if err != nil {
+		return nil, err
+	}
+	if reply.Advertisement == nil {
+		return nil, failed("advertise", ad.Name, errors.New("the broker's answer has no advertisement"))
+	}
+	return reply.Advertisement, nil
+}
+
+// WithdrawAdvertisement ends an advertisement; its topic and messages stay. The
+// owner is needed only when several advertise under the name.
+func (c *Client) WithdrawAdvertisement(ctx context.Context, name string, owner Owner) error {
+	_, err := c.advRequest(ctx, "withdraw", name, advWithdraw, advKey{name, owner.Key()})
+	return err
+}
+
+// Advertise declares what will be published and returns the handle to do it
+// with. The lease is renewed until the handle is closed; when the connection or
+// the broker was away for longer than the lease, it is declared again. With Keep
+// set the topic exists when Advertise returns, and [Publisher.Send] stores.
+func (c *Client) Advertise(ctx context.Context, ad Advertisement) (*Publisher, error) {
+	got, err := c.PutAdvertisement(ctx, ad)
+	if err != nil {
+		return nil, err
+	}
+	life, cancel := context.WithCancel(context.Background())
+	p := &Publisher{client: c, want: ad, cancel: cancel, done: make(chan struct{}), ad: *got}
+	if !c.adopt(p) {
+		cancel()
+		return nil, &Error{Op: "advertise", Target: ad.Name, Kind: ErrClosed, Err: errors.New("the client is closed")}
+	}
+	go p.renew(life)
+	return p, nil
+}
+
+// Publisher sends what was advertised.
+type Publisher struct {
+	client *Client
+	want   Advertisement
+	cancel context.CancelFunc
+	done   chan struct{} // closed when renewing has ended
+
+	close sync.Once
+	err   error
+
+	mu sync.Mutex
+	ad Advertisement
+}
+
+// Advertisement is what was advertised, as the broker has it.
+func (p *Publisher) Advertisement() Advertisement {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.ad
+}
+
+// Send publishes one message on the advertised subject with its named tokens
+// filled in (nil when it has none): durably, with a receipt, when the
+// advertisement keeps messages, else live with an empty receipt.
+func (p *Publisher) Send(ctx context.Context, tokens Tokens, payload []byte, options ...PublishOption) (Receipt, error) {
+	subject, err := p.want.Fill(tokens)
+	if err != nil {
+		return Receipt{}, err
+	}
+	if p.want.Keep == nil {
+		return Receipt{}, p.client.Publish(subject, payload, options...)
+	}
+	return p.client.PublishDurable(ctx, subject, payload, options...)
+}
+
+// SendAsync is Send of a durable advertisement without waiting for the receipt;
+// see [Client.PublishAsync].
+func (p *Publisher) SendAsync(ctx context.Context, tokens Tokens, payload []byte, options ...PublishOption) (*Future, error) {
+	subject, err := p.want.Fill(tokens)
+	if err != nil {
+		return nil, err
+	}
+	return p.client.PublishAsync(ctx, subject, payload, options...)
+}
+
+// Close withdraws the advertisement, unless its lease is permanent, and ends
+// the renewals. Topic and messages stay.
+func (p *Publisher) Close() error {
+	p.close.Do(func() {
+		p.cancel()
+		<-p.done
+		p.client.release(p)
+		if p.want.Lease.Mode == LeasePermanent || !p.client.nc.IsConnected() {
+			return // the lease ends by itself
+		}
+		p.err = p.client.WithdrawAdvertisement(context.Background(), p.want.Name, p.want.Owner)
+		if errors.Is(p.err, ErrNotFound) {
+			p.err = nil
+		}
+	})
+	return p.err
+}
+
+// renew keeps the lease alive: three times per lease, and after each reconnect.
+func (p *Publisher) renew(ctx context.Context) {
+	defer close(p.done)
+	lease := p.Advertisement().Lease
+	if lease.Mode == LeasePermanent {
+		return
+	}
+	every := time.Duration(lease.TTL) / 3
+	if every <= 0 {
+		every = 10 * time.Second
+	}
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	back := p.client.nc.StatusChanged(nats.CONNECTED)
+	defer p.client.nc.RemoveStatusListener(back)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		case _, open := <-back:
+			if !open {
+				back = nil
+				continue
+			}
+		}
+		if !p.client.nc.IsConnected() {
+			continue
+		}
+		if err := p.renewOnce(ctx); err != nil && ctx.Err() == nil {
+			p.client.set.onError(err)
+		}
+	}
+}
+
+func (p *Publisher) renewOnce(ctx context.Context) error {
+	_, err := p.client.advRequest(ctx, "renew the lease of", p.want.Name, advRenew, advKey{p.want.Name, p.want.Owner.Key()})
+	if !errors.Is(err, ErrNotFound) {
+		return err
+	}
+	got, err := p.client.PutAdvertisement(ctx, p.want)
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	p.ad = *got
+	p.mu.Unlock()
+	return nil
+}

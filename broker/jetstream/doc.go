@@ -1,0 +1,21 @@
+// Package jetstream answers the JetStream API: what clients send to $JS.API.>,
+// $JS.ACK.> and $JS.FC.>.
+//
+// A Service has one part per account (accountAPI), with one subscription per
+// family of subjects. What reads or moves messages (MSG.NEXT, DIRECT.GET, acks,
+// flow control) is answered on the publisher's goroutine; everything else goes
+// through a bounded queue to workers, and the requests about one stream stay in
+// order. The files follow the subjects:
+//
+//   - service.go, account.go, queue.go: life, subscriptions, workers
+//   - subjects.go, request.go: from a subject to its handler, and the reply
+//   - streams.go, streamlists.go, messages.go, direct.go: streams
+//   - consumers.go, consumerlists.go: consumers
+//   - cluster.go: step-down and what a single node refuses
+//   - streamconfig.go, streamupdate.go, consumerconfig.go, consumerupdate.go,
+//     transform.go: what a config must be; pure functions
+//   - advisory.go: what is told on $JS.EVENT.ADVISORY.>
+//
+// Nothing is decided here that replicas could disagree on: a handler checks a
+// request and hands it to broker/state, whose committed answer it passes on.
+package jetstream

@@ -153,6 +153,10 @@ func (d *decoder) check(o *Options) {
 	if o.TLS != nil && o.TLS.Insecure {
 		d.warnings = append(d.warnings, "tls.insecure is ignored: a listener has nothing to skip")
 	}
+	if o.SystemUsersOnly() {
+		d.warnings = append(d.warnings, "only the system account has users: everybody else is let in without credentials; "+
+			"add an authorization block or accounts to change that")
+	}
 	if o.ClientAdvertise != "" && !strings.Contains(o.ClientAdvertise, ":") && o.Port > 0 {
 		o.ClientAdvertise += ":" + strconv.Itoa(o.Port)
 	}
@@ -201,29 +205,26 @@ func (d *decoder) checkUsers(o *Options, fault func(place, format string, args .
 }
 
 // Anonymous tells whether somebody without credentials is let into the global
-// account. A configuration that names any user closes the door, with
-// nats-server's one exception: users of the system account alone, and no
-// authorization block, leave the global account open.
+// account. A configuration that names any user or account closes the door, with
+// nats-server's one exception: see SystemUsersOnly.
 func (o *Options) Anonymous() bool {
-	switch {
-	case o.NoAuthUser != "" || o.Auth.Required() || o.anyUser(false):
+	if o.NoAuthUser != "" || o.Auth.Required() {
 		return false
-	case o.Auth.At != "":
-		return !o.anyUser(true)
 	}
-	return true
+	return !o.anyUser() || o.SystemUsersOnly()
 }
 
-// anyUser tells whether an account has users; the system account counts only if
-// asked.
-func (o *Options) anyUser(system bool) bool {
-	name := cmp.Or(o.SystemAccount, SystemAccount)
-	for _, a := range o.Accounts {
-		if len(a.Users) > 0 && (system || a.Name != name) {
-			return true
-		}
-	}
-	return false
+// SystemUsersOnly tells whether the system account is the only one configured
+// and nothing else says who may connect. Then its users need their credentials
+// and everybody else is let into the global account without, as by nats-server.
+func (o *Options) SystemUsersOnly() bool {
+	return o.anyUser() && o.NoAuthUser == "" && o.Auth.At == "" && !o.Auth.Required() &&
+		len(o.Accounts) == 1 && o.Accounts[0].Name == cmp.Or(o.SystemAccount, SystemAccount)
+}
+
+// anyUser tells whether any account has users.
+func (o *Options) anyUser() bool {
+	return slices.ContainsFunc(o.Accounts, func(a *Account) bool { return len(a.Users) > 0 })
 }
 
 // DurableAccounts returns the names of the accounts that may have topics, in

@@ -25,10 +25,19 @@ type Server struct {
 	done chan error
 }
 
-// Listen opens the listener and serves; tc of nil is plain HTTP. basePath, ""
-// or "/x", stands before every page.
-func (m *Monitor) Listen(host string, port int, basePath string, tc *tls.Config, log *slog.Logger) (*Server, error) {
-	addr := net.JoinHostPort(host, strconv.Itoa(max(port, 0)))
+// Listener says where pages are served.
+type Listener struct {
+	Host     string
+	Port     int         // 0 is any free one
+	BasePath string      // "" or "/x", before every page
+	TLS      *tls.Config // nil is plain HTTP
+	Log      *slog.Logger
+}
+
+// Listen opens the listener and serves. Until the broker is ready only health
+// checks and metrics are answered.
+func (m *Monitor) Listen(l Listener) (*Server, error) {
+	addr := net.JoinHostPort(l.Host, strconv.Itoa(max(l.Port, 0)))
 	ln, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", addr)
 	if err != nil {
 		return nil, fmt.Errorf("listen for monitoring on %s: %w", addr, err)
@@ -37,14 +46,14 @@ func (m *Monitor) Listen(host string, port int, basePath string, tc *tls.Config,
 		ln:   ln,
 		done: make(chan error, 1),
 		http: &http.Server{
-			Handler: m.Handler(basePath), TLSConfig: tc, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+			Handler: m.Handler(l.BasePath), TLSConfig: l.TLS, ErrorLog: slog.NewLogLogger(l.Log.Handler(), slog.LevelDebug),
 			ReadHeaderTimeout: 2 * time.Second, ReadTimeout: 5 * time.Second, WriteTimeout: 30 * time.Second,
 			IdleTimeout: time.Minute, MaxHeaderBytes: 64 << 10,
 		},
 	}
 	serve := ln
-	if tc != nil {
-		serve = tls.NewListener(ln, tc)
+	if l.TLS != nil {
+		serve = tls.NewListener(ln, l.TLS)
 	}
 	go func() { s.done <- s.http.Serve(serve) }() // ends by Close, which waits
 	return s, nil
@@ -214,6 +223,10 @@ var callbackName = regexp.MustCompile(`^[A-Za-z_$][\w$.]{0,63}$`)
 func (m *Monitor) serve(path string, make pageMaker) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		m.counted(path)
+		if !m.s.Opened() && !strings.HasSuffix(path, "/healthz") {
+			http.Error(w, "the broker is starting", http.StatusServiceUnavailable)
+			return
+		}
 		var bad error
 		v, status, err := make(query{r.URL.Query(), &bad})
 		if err = errors.Join(bad, err); err != nil {

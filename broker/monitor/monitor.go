@@ -82,6 +82,8 @@ type Sources struct {
 	// Pending returns why the broker does not serve everything yet, or any more;
 	// empty means ready.
 	Pending func() []string
+	// Opened tells whether the broker has started; before, there are no pages.
+	Opened func() bool
 	// ClientPort, WebsocketPort and HTTPPort are those really in use.
 	ClientPort, WebsocketPort, HTTPPort func() int
 	// Loaded is when the options in force were read.

@@ -51,15 +51,16 @@ type Services struct {
 	wg     sync.WaitGroup
 	cancel context.CancelFunc
 
-	mu   sync.Mutex
-	subs []*front.Internal
+	mu     sync.Mutex
+	closed bool
+	subs   map[*front.Account][]*front.Internal
 }
 
 // New returns the services; Start makes them answer.
 func New(o Options) *Services {
 	return &Services{
 		o: o, mon: o.Monitor, src: o.Monitor.Sources(),
-		queue: make(chan func(), queueMax), ids: nuid.New(),
+		queue: make(chan func(), queueMax), ids: nuid.New(), subs: map[*front.Account][]*front.Internal{},
 	}
 }
 
@@ -68,9 +69,36 @@ func (s *Services) Start() error {
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
 	s.wg.Go(func() { s.work(ctx) })
+	if err := s.Refresh(); err != nil {
+		return errors.Join(err, s.Close())
+	}
+	return nil
+}
+
+// Refresh serves the accounts that are new since it was called last, and
+// forgets those that are gone.
+func (s *Services) Refresh() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil
+	}
+	there := map[*front.Account]bool{}
 	for _, a := range s.src.Front.Accounts() {
-		if err := s.serve(a); err != nil {
-			return errors.Join(err, s.Close())
+		there[a] = true
+		if _, served := s.subs[a]; served {
+			continue
+		}
+		if err := s.serveLocked(a); err != nil {
+			return err
+		}
+	}
+	for a, subs := range s.subs {
+		if !there[a] {
+			for _, i := range subs {
+				i.Close()
+			}
+			delete(s.subs, a)
 		}
 	}
 	return nil
@@ -80,12 +108,14 @@ func (s *Services) Start() error {
 // is answered first.
 func (s *Services) Close() error {
 	s.mu.Lock()
-	subs := s.subs
-	s.subs = nil
-	s.mu.Unlock()
-	for _, i := range subs {
-		i.Close()
+	s.closed = true
+	for _, subs := range s.subs {
+		for _, i := range subs {
+			i.Close()
+		}
 	}
+	clear(s.subs)
+	s.mu.Unlock()
 	if s.cancel != nil {
 		s.cancel()
 	}
@@ -130,8 +160,8 @@ func (s *Services) later(f func()) {
 // Dropped counts requests and events that found the queue full.
 func (s *Services) Dropped() uint64 { return s.drops.Load() }
 
-// serve subscribes to what an account may ask.
-func (s *Services) serve(a *front.Account) error {
+// serveLocked subscribes to what an account may ask.
+func (s *Services) serveLocked(a *front.Account) error {
 	handlers := map[string]front.Handler{
 		"$SYS.REQ.USER.INFO":          s.userInfo,
 		"$SYS.DEBUG.SUBSCRIBERS":      s.queued(s.subscribers),
@@ -154,14 +184,13 @@ func (s *Services) serve(a *front.Account) error {
 	} else {
 		handlers["$SYS.REQ.SERVER.PING.CONNZ"] = s.queued(s.accountPing)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.subs[a] = nil
 	for subject, h := range handlers {
 		i, err := a.Subscribe(subject, "", h)
 		if err != nil {
 			return fmt.Errorf("serve %s in account %s: %w", subject, a.Name(), err)
 		}
-		s.subs = append(s.subs, i)
+		s.subs[a] = append(s.subs[a], i)
 	}
 	return nil
 }

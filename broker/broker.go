@@ -1,0 +1,373 @@
+package broker
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nkeys"
+
+	"github.com/heraldmq/herald/broker/config"
+	"github.com/heraldmq/herald/broker/front"
+	"github.com/heraldmq/herald/broker/monitor"
+	"github.com/heraldmq/herald/broker/sys"
+)
+
+// Errors of a Broker's life.
+var (
+	// ErrRunning is returned by a second Run.
+	ErrRunning = errors.New("the broker has been run before; make a new one")
+	// ErrNoReload is returned by Reload when Config.Reload is nil.
+	ErrNoReload = errors.New("the broker's options can't be read again")
+)
+
+// Broker is one node. Its methods may be called by any number of goroutines.
+type Broker struct {
+	cfg       Config
+	id        string // "N…", new at every start, as tools expect
+	guest     string // user that anonymous clients are, where that needs a user
+	guestPass string
+
+	options atomic.Pointer[config.Options]
+	loaded  atomic.Int64 // ns; when the options in force were read
+
+	ready   chan struct{} // closed when clients are let in
+	done    chan struct{} // closed when Run has ended
+	fatal   chan error    // what ends Run early
+	quit    chan struct{} // closed by Close
+	once    sync.Once     // for that
+	started atomic.Bool
+	closing atomic.Bool
+	lame    atomic.Bool
+
+	reload sync.Mutex // one reload at a time
+
+	// Set by Run before ready is closed, in this order.
+
+	storeDir  string
+	temporary bool // storeDir is ours to remove
+	start     time.Time
+	front     *front.Server
+	mon       *monitor.Monitor
+	http      *monitor.Server
+	durable   atomic.Pointer[durable]
+	sys       atomic.Pointer[sys.Services]
+}
+
+// New checks cfg and makes a broker. It starts nothing and touches no file.
+func New(cfg Config) (*Broker, error) {
+	cfg = cfg.withDefaults()
+	kp, err := nkeys.CreateServer()
+	if err != nil {
+		return nil, fmt.Errorf("make the server's id: %w", err)
+	}
+	id, err := kp.PublicKey()
+	if err != nil {
+		return nil, fmt.Errorf("make the server's id: %w", err)
+	}
+	b := &Broker{
+		cfg: cfg, id: id, guest: "guest-" + rand.Text(), guestPass: rand.Text(),
+		ready: make(chan struct{}), done: make(chan struct{}), quit: make(chan struct{}), fatal: make(chan error, 1),
+	}
+	b.options.Store(cfg.Options)
+	b.loaded.Store(time.Now().UnixNano())
+	if _, err := b.frontOptions(cfg.Options); err != nil {
+		return nil, fmt.Errorf("options: %w", err)
+	}
+	return b, nil
+}
+
+// Run starts the broker and serves until ctx ends, Close is called or a log
+// can't go on; only the last, or a failed start, is an error. It stops in
+// stages before it returns. It may be called once.
+func (b *Broker) Run(ctx context.Context) error {
+	if b.started.Swap(true) {
+		return ErrRunning
+	}
+	defer close(b.done)
+	select {
+	case <-b.quit:
+		return nil
+	default:
+	}
+	if err := b.open(); err != nil {
+		return errors.Join(err, b.shut())
+	}
+	close(b.ready)
+	b.cfg.Log.Info("Server is ready")
+	var failed error
+	select {
+	case <-ctx.Done():
+	case <-b.quit:
+	case failed = <-b.fatal:
+	}
+	return errors.Join(failed, b.shut())
+}
+
+// open starts the rooms from the inside out: what accepts clients comes last.
+func (b *Broker) open() error {
+	o, log := b.options.Load(), b.cfg.Log
+	b.start = time.Now()
+	log.Info("Starting nats-server")
+	log.Info("  Version:  " + NATSVersion)
+	log.Info("  Herald:   " + Version)
+	if o.Cluster.Name != "" {
+		log.Info("  Cluster:  " + o.Cluster.Name)
+	}
+	log.Info("  Name:     " + b.name(o))
+	log.Info("  ID:       " + b.id)
+	fo, err := b.frontOptions(o)
+	if err != nil {
+		return fmt.Errorf("options: %w", err)
+	}
+	if o.JetStream.Enabled {
+		if err := b.makeStoreDir(); err != nil {
+			return err
+		}
+	}
+	if b.front, err = front.New(fo); err != nil {
+		return fmt.Errorf("options: %w", err)
+	}
+	b.mon = monitor.New(b.sources())
+	if err := b.listenHTTP(o); err != nil {
+		return err
+	}
+	if o.JetStream.Enabled {
+		d, err := b.openDurable()
+		if err != nil {
+			return err
+		}
+		b.durable.Store(d)
+	}
+	services := sys.New(sys.Options{Monitor: b.mon, Reload: b.Reload, Log: log})
+	if err := services.Start(); err != nil {
+		return err
+	}
+	b.sys.Store(services)
+	if err := b.front.Start(); err != nil {
+		return err
+	}
+	if a := b.front.WebsocketAddr(); a != nil {
+		log.Info("Listening for websocket clients on " + websocketScheme(o) + "://" + b.listenAddr(o.Websocket.Host, a))
+	}
+	if a := b.front.Addr(); a != nil {
+		log.Info("Listening for client connections on " + b.listenAddr(o.Host, a))
+	}
+	if o.TLS != nil {
+		log.Info("TLS required for client connections")
+	}
+	return nil
+}
+
+// makeStoreDir finds out where durable topics are kept.
+func (b *Broker) makeStoreDir() error {
+	dir := b.cfg.StoreDir
+	if dir == "" {
+		var err error
+		if dir, err = os.MkdirTemp("", "herald-"); err != nil {
+			return fmt.Errorf("make a temporary store directory: %w", err)
+		}
+		b.temporary = true
+	}
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return fmt.Errorf("store directory %s: %w", dir, err)
+	}
+	b.storeDir = abs
+	b.cfg.Log.Info("Starting JetStream")
+	b.cfg.Log.Info(fmt.Sprintf("  Store Directory: %q", filepath.Join(abs, "herald")))
+	return nil
+}
+
+func (b *Broker) listenHTTP(o *config.Options) error {
+	port, scheme := o.HTTP.Port, "http"
+	tc := o.TLS
+	if o.HTTP.HTTPSPort != 0 {
+		port, scheme = o.HTTP.HTTPSPort, "https"
+	} else {
+		tc = nil
+	}
+	if port == 0 {
+		return nil
+	}
+	t, err := tlsOptions(tc)
+	if err != nil {
+		return err
+	}
+	l := monitor.Listener{Host: o.HTTP.Host, Port: listenPort(port), BasePath: o.HTTP.BasePath, Log: b.cfg.Log}
+	if t != nil {
+		l.TLS = t.Config
+	}
+	if b.http, err = b.mon.Listen(l); err != nil {
+		return err
+	}
+	b.cfg.Log.Info("Starting " + scheme + " monitor on " + b.listenAddr(o.HTTP.Host, b.http.Addr()))
+	return nil
+}
+
+// shut stops in stages: listeners and sessions, then what proposes, then what
+// applies, then the log.
+func (b *Broker) shut() error {
+	b.closing.Store(true)
+	var errs []error
+	if s := b.sys.Load(); s != nil {
+		s.Shutdown()
+	}
+	if d := b.durable.Load(); d != nil {
+		d.quiet() // pull waiters hear why before their connections close
+	}
+	if b.front != nil {
+		errs = append(errs, b.front.Close())
+	}
+	if s := b.sys.Swap(nil); s != nil {
+		errs = append(errs, s.Close())
+	}
+	if d := b.durable.Swap(nil); d != nil {
+		errs = append(errs, d.close())
+	}
+	if b.http != nil {
+		errs = append(errs, b.http.Close())
+	}
+	if b.temporary {
+		errs = append(errs, os.RemoveAll(b.storeDir))
+	}
+	b.cfg.Log.Info("Server Exiting..")
+	return errors.Join(errs...)
+}
+
+// Close stops the broker and waits until Run has returned. It may be called
+// more than once, and before Run.
+func (b *Broker) Close() error {
+	b.closing.Store(true)
+	b.once.Do(func() { close(b.quit) })
+	if b.started.Load() {
+		<-b.done
+	}
+	return nil
+}
+
+// fail ends Run with err: a log can't go on. It doesn't block.
+func (b *Broker) fail(err error) {
+	if f := b.cfg.Fatal; f != nil {
+		f(err)
+	}
+	select {
+	case b.fatal <- err:
+	default: // one reason to end is enough
+	}
+}
+
+// Ready is closed when clients are let in.
+func (b *Broker) Ready() <-chan struct{} { return b.ready }
+
+// Done is closed when Run has ended.
+func (b *Broker) Done() <-chan struct{} { return b.done }
+
+// ID is the server's id, "N…".
+func (b *Broker) ID() string { return b.id }
+
+// Options returns the options in force. They must not be changed.
+func (b *Broker) Options() *config.Options { return b.options.Load() }
+
+// LameDuck tells clients to go elsewhere and closes them little by little; it
+// returns when all have gone or ctx is done. The broker still has to be closed.
+func (b *Broker) LameDuck(ctx context.Context) {
+	select {
+	case <-b.ready:
+	default:
+		return
+	}
+	b.lame.Store(true)
+	b.cfg.Log.Info("Entering lame duck mode, stop accepting new clients")
+	if s := b.sys.Load(); s != nil {
+		s.LameDuck()
+	}
+	b.front.LameDuck(ctx)
+}
+
+// ClientURL is where clients connect, "" until the broker is ready.
+func (b *Broker) ClientURL() string {
+	o := b.options.Load()
+	scheme := "nats"
+	if o.TLS != nil {
+		scheme = "tls"
+	}
+	return b.url(scheme, func() net.Addr { return b.front.Addr() })
+}
+
+// WebsocketURL is where websocket clients connect, "" without that listener.
+func (b *Broker) WebsocketURL() string {
+	return b.url(websocketScheme(b.options.Load()), func() net.Addr { return b.front.WebsocketAddr() })
+}
+
+func websocketScheme(o *config.Options) string {
+	if o.Websocket.TLS != nil {
+		return "wss"
+	}
+	return "ws"
+}
+
+// MonitorURL is where the monitoring pages are, "" without them.
+func (b *Broker) MonitorURL() string {
+	o := b.options.Load()
+	scheme := "http"
+	if o.HTTP.HTTPSPort != 0 {
+		scheme = "https"
+	}
+	u := b.url(scheme, func() net.Addr {
+		if b.http == nil {
+			return nil
+		}
+		return b.http.Addr()
+	})
+	if u != "" {
+		u += o.HTTP.BasePath
+	}
+	return u
+}
+
+func (b *Broker) url(scheme string, addr func() net.Addr) string {
+	select {
+	case <-b.ready:
+	default:
+		return ""
+	}
+	a := addr()
+	if a == nil {
+		return ""
+	}
+	return scheme + "://" + dialable(a)
+}
+
+// dialable is an address one can connect to: a listener on every interface is
+// reached on loopback.
+func dialable(a net.Addr) string {
+	host, port, err := net.SplitHostPort(a.String())
+	if err != nil {
+		return a.String()
+	}
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return net.JoinHostPort(host, port)
+}
+
+// listenAddr is an address as the log tells it: the host as configured.
+func (b *Broker) listenAddr(host string, a net.Addr) string {
+	return net.JoinHostPort(host, strconv.Itoa(portOf(a)))
+}
+
+func portOf(a net.Addr) int {
+	if t, ok := a.(*net.TCPAddr); ok {
+		return t.Port
+	}
+	return 0
+}

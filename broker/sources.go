@@ -1,0 +1,92 @@
+package broker
+
+import (
+	"net"
+	"path/filepath"
+	"time"
+
+	"github.com/heraldmq/herald/broker/front"
+	"github.com/heraldmq/herald/broker/monitor"
+)
+
+// sources is what the monitoring pages are made of.
+func (b *Broker) sources() monitor.Sources {
+	s := monitor.Sources{
+		ServerID: b.id, ServerName: b.name(b.options.Load()), Version: NATSVersion, Herald: Version, Started: b.start,
+		Front: b.front, Options: b.options.Load, Pending: b.pending,
+		Durable: func() monitor.Durable {
+			if d := b.durable.Load(); d != nil {
+				return d
+			}
+			return nil
+		},
+		ClientPort:    b.port(func() net.Addr { return b.front.Addr() }),
+		WebsocketPort: b.port(func() net.Addr { return b.front.WebsocketAddr() }),
+		HTTPPort: func() int {
+			if b.http == nil {
+				return 0
+			}
+			return portOf(b.http.Addr())
+		},
+		Opened: func() bool {
+			select {
+			case <-b.ready:
+				return true
+			default:
+				return false
+			}
+		},
+		Loaded: func() time.Time { return time.Unix(0, b.loaded.Load()) },
+	}
+	if b.storeDir != "" {
+		s.StoreDir = filepath.Join(b.storeDir, "herald")
+	}
+	return s
+}
+
+func (b *Broker) port(addr func() net.Addr) func() int {
+	return func() int {
+		select {
+		case <-b.ready:
+			return portOf(addr())
+		default:
+			return 0
+		}
+	}
+}
+
+// pending tells why the broker doesn't serve everything.
+func (b *Broker) pending() []string {
+	switch {
+	case b.closing.Load():
+		return []string{"the broker is stopping"}
+	case b.lame.Load():
+		return []string{"the broker is in lame duck mode"}
+	}
+	select {
+	case <-b.ready:
+		return nil
+	default:
+		return []string{"the broker is starting"}
+	}
+}
+
+// The front tells of its clients here; the system account hears of them.
+
+func (b *Broker) onConnect(c *front.ClientInfo) {
+	if s := b.sys.Load(); s != nil {
+		s.Connected(c)
+	}
+}
+
+func (b *Broker) onDisconnect(c *front.ClientInfo, i front.ConnInfo) {
+	if s := b.sys.Load(); s != nil {
+		s.Disconnected(c, i)
+	}
+}
+
+func (b *Broker) onAuthError(c *front.ClientInfo, i front.ConnInfo) {
+	if s := b.sys.Load(); s != nil {
+		s.AuthFailed(c, i)
+	}
+}

@@ -1,0 +1,16 @@
+// Command brokerd is the Herald broker: publish/subscribe, durable topics and
+// the JetStream API for NATS clients, in one process.
+//
+//	brokerd                  durable topics in ./herald-data, clients on 127.0.0.1:4222
+//	brokerd -c herald.conf   as the file says; the grammar is nats-server's
+//	brokerd -t -c FILE       check a file
+//	brokerd -h               every flag
+package main
+
+import (
+	"os"
+
+	"github.com/heraldmq/herald/broker/daemon"
+)
+
+func main() { os.Exit(daemon.Main(os.Args, os.Stdout, os.Stderr)) }

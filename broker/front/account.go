@@ -1,91 +1,137 @@
 package front
 
 import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+
 	"github.com/heraldmq/herald/broker/auth"
-	"github.com/heraldmq/herald/topics"
+	"github.com/heraldmq/herald/topics/subject"
 )
 
 // Account is an isolated subject space: its interest, its topics, its users.
 // All methods may be called by any number of goroutines.
 type Account struct {
-	name string
+	srv    *Server
+	name   string
+	system bool
+	index  index
+
+	limits     atomic.Pointer[auth.Limits]
+	watch      watches
+	gone       atomic.Bool // dropped by a reload
+	slow       atomic.Int64
+	total      atomic.Uint64
+	conns      atomic.Int64
+	clientSubs atomic.Int64
+	in         counters
+	out        counters
+
+	mu   sync.Mutex
+	idle []*Publisher // for Publish
+}
+
+func newAccount(s *Server, name string, system bool) *Account {
+	a := &Account{srv: s, name: name, system: system}
+	a.limits.Store(&auth.Limits{})
+	return a
 }
 
 // Name is the account's name.
 func (a *Account) Name() string { return a.name }
 
 // System tells whether this is the system account.
-func (a *Account) System() bool { panic("not yet") }
+func (a *Account) System() bool { return a.system }
 
 // Limits are those of the configuration.
-func (a *Account) Limits() auth.Limits { panic("not yet") }
-
-// Stats returns the account's counters.
-func (a *Account) Stats() AccountStats { panic("not yet") }
+func (a *Account) Limits() auth.Limits { return *a.limits.Load() }
 
 // Internal is a subscription of the broker itself.
-type Internal struct{}
+type Internal struct{ sub *sub }
 
 // Subscribe registers h for the pattern; with a queue, one member of it gets
 // each message.
-func (a *Account) Subscribe(subject, queue string, h Handler) (*Internal, error) { panic("not yet") }
+func (a *Account) Subscribe(subj, queue string, h Handler) (*Internal, error) {
+	u := &sub{id: a.srv.nextSub.Add(1), account: a, subject: subj, queue: queue, handler: h}
+	if !subject.Valid(subj) || queue != "" && !subject.Valid(queue) {
+		return nil, fmt.Errorf("front: subscribe to %q with queue %q: not a valid subject", subj, queue)
+	}
+	a.add(u)
+	return &Internal{sub: u}, nil
+}
 
 // Close ends the subscription. A handler that runs on another goroutine may
 // still be running when it returns.
-func (i *Internal) Close() { panic("not yet") }
+func (i *Internal) Close() {
+	if !i.sub.closed.Swap(true) {
+		i.sub.account.remove(i.sub)
+	}
+}
 
-// Publish publishes one message at once. Unlike a Publisher it is for the
-// occasional message, from any goroutine. It reports whether anybody listened.
-func (a *Account) Publish(subject, reply string, header, payload []byte) bool { panic("not yet") }
+func (a *Account) add(u *sub) {
+	a.index.Add(u.subject, u)
+	a.watch.changed(a, u.subject)
+}
+
+func (a *Account) remove(u *sub) {
+	a.index.Remove(u.subject, u)
+	a.watch.changed(a, u.subject)
+}
+
+// Publish publishes one message at once, from any goroutine. It is for the
+// occasional message: a Publisher is cheaper. It reports whether anybody
+// listened.
+func (a *Account) Publish(subject, reply string, header, payload []byte) bool {
+	// The publisher is taken out of the list, not locked: a handler it calls
+	// may publish as well.
+	a.mu.Lock()
+	var p *Publisher
+	if n := len(a.idle); n > 0 {
+		p, a.idle = a.idle[n-1], a.idle[:n-1]
+	}
+	a.mu.Unlock()
+	if p == nil {
+		p = a.NewPublisher()
+	}
+	ok := p.Publish(subject, reply, header, payload)
+	p.Flush()
+	a.mu.Lock()
+	a.idle = append(a.idle, p)
+	a.mu.Unlock()
+	return ok
+}
 
 // HasInterest tells whether a subscription of a client or of the broker
 // matches the literal subject. Topics don't count.
-func (a *Account) HasInterest(subject string) bool { panic("not yet") }
+func (a *Account) HasInterest(subject string) bool {
+	return a.index.Has(subject, func(u *sub) bool { return u.topic == nil && u.wants(subject) })
+}
 
 // QueueInterest tells whether a member of the queue group listens to the
 // literal subject.
-func (a *Account) QueueInterest(subject, queue string) bool { panic("not yet") }
-
-// WatchInterest calls f whenever interest in the literal subject begins or
-// ends, until cancel. It isn't called for the state at the time of the call:
-// ask HasInterest afterwards. Calls come one at a time, on the goroutine that
-// changed it, with no lock of the account held; f must not block.
-func (a *Account) WatchInterest(subject string, f func(has bool)) (cancel func()) {
-	panic("not yet")
+func (a *Account) QueueInterest(subject, queue string) bool {
+	return a.index.Has(subject, func(u *sub) bool {
+		return u.topic == nil && u.queue == queue && u.wants(subject)
+	})
 }
 
-// TopicInterest is a topic's place in the account's interest.
-type TopicInterest struct{}
-
-// AddTopic makes the topic capture what is published to its subjects.
-func (a *Account) AddTopic(id topics.TopicID, group topics.GroupID, subjects []string, sink Sink) *TopicInterest {
-	panic("not yet")
+// Stats returns the account's counters.
+func (a *Account) Stats() AccountStats {
+	st := AccountStats{
+		Name: a.name, Connections: int(a.conns.Load()), TotalConnections: a.total.Load(),
+		Subscriptions: a.index.Len(), SlowConsumers: a.slow.Load(),
+	}
+	st.InMsgs, st.InBytes = a.in.load()
+	st.OutMsgs, st.OutBytes = a.out.load()
+	return st
 }
 
-// Remove ends the capture. Read batches under way may still be captured.
-func (t *TopicInterest) Remove() { panic("not yet") }
+// counters are totals that are added to once per batch.
+type counters struct{ msgs, bytes atomic.Int64 }
 
-// Publisher publishes for the broker, with its own match cache and staging.
-// One goroutine at a time.
-type Publisher struct{}
-
-// NewPublisher returns a publisher. It holds no resources to give back.
-func (a *Account) NewPublisher() *Publisher { panic("not yet") }
-
-// Publish stages one message for everybody who listens, topics included, and
-// reports whether there was anybody. The bytes are copied. What is staged
-// leaves at Flush, or earlier when it is much.
-func (p *Publisher) Publish(subject, reply string, header, payload []byte) bool { panic("not yet") }
-
-// Deliver stages a message that is routed by one subject and shown as another:
-// what a consumer delivers. Topics never capture it.
-func (p *Publisher) Deliver(to, subject, reply string, header, payload []byte) bool {
-	panic("not yet")
+func (c *counters) add(msgs, bytes int64) {
+	c.msgs.Add(msgs)
+	c.bytes.Add(bytes)
 }
 
-// Flush hands over what is staged.
-func (p *Publisher) Flush() { panic("not yet") }
-
-// SetStall makes Flush wait a little (at most 100 ms) for receivers that are far
-// behind but moving. Off by default.
-func (p *Publisher) SetStall(on bool) { panic("not yet") }
+func (c *counters) load() (msgs, bytes int64) { return c.msgs.Load(), c.bytes.Load() }

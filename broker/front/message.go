@@ -24,7 +24,20 @@ type Message struct {
 // Respond publishes to m.Reply on behalf of the broker, staged with the
 // caller's read batch: it leaves when the batch ends. Only within the handler;
 // nothing happens when there is no reply subject.
-func (m *Message) Respond(header, payload []byte) { m.respond(header, payload) }
+func (m *Message) Respond(header, payload []byte) {
+	if len(m.Reply) == 0 {
+		return
+	}
+	if m.via == nil {
+		m.Account.Publish(string(m.Reply), "", header, payload)
+		return
+	}
+	st := m.via
+	if st.respond.account != m.Account {
+		st.respond.init(m.Account, st, nil)
+	}
+	st.publish(&st.respond, &outgoing{subject: m.Reply, header: header, payload: payload})
+}
 
 // Clone returns a copy that owns its bytes, for work that goes on after the
 // handler. Its Respond may be called from any goroutine.

@@ -1,6 +1,10 @@
 package front
 
-import "time"
+import (
+	"crypto/tls"
+	"strings"
+	"time"
+)
 
 // ConnState selects connections for Connections.
 type ConnState int
@@ -121,4 +125,118 @@ type AccountStats struct {
 	Subscriptions    int
 	SlowConsumers    int64
 	Counters
+}
+
+// Stats returns the server's counters.
+func (s *Server) Stats() Stats {
+	st := Stats{
+		Start: s.start, SlowConsumers: s.slowConsumers.Load(), StaleConnections: s.staleConnections.Load(),
+		StalledClients: s.stalled.Load(), ConfigLoaded: time.Unix(0, s.loaded.Load()),
+	}
+	st.InMsgs, st.InBytes = s.in.load()
+	st.OutMsgs, st.OutBytes = s.out.load()
+	s.mu.Lock()
+	st.Connections, st.TotalConnections = len(s.sessions), s.total
+	s.mu.Unlock()
+	for _, a := range s.Accounts() {
+		st.Subscriptions += a.index.Len()
+	}
+	return st
+}
+
+// Connections returns open connections, closed ones (oldest first, as many as
+// are remembered) or both; subs adds the open ones' subscriptions.
+func (s *Server) Connections(state ConnState, subs bool) []ConnInfo {
+	var all []ConnInfo
+	s.mu.Lock()
+	if state != ConnOpen {
+		all = s.recent.appendTo(all)
+	}
+	var open []*session
+	if state != ConnClosed {
+		open = s.openLocked()
+	}
+	s.mu.Unlock()
+	for _, c := range open {
+		all = append(all, c.connInfo(subs))
+	}
+	return all
+}
+
+// connInfo describes the session. Any goroutine.
+func (s *session) connInfo(subs bool) ConnInfo {
+	client := s.client()
+	i := ConnInfo{
+		ID: s.id, Kind: kindClient, Type: client.Type, IP: client.Host, Port: client.Port,
+		Start: s.start, LastActivity: time.Unix(0, s.lastSeen.Load()), RTT: s.rtt(),
+		PendingBytes: s.out.pending.Load(), Stalls: s.stalls.Load(),
+		Subscriptions: int(s.subCount.Load()),
+		Name:          client.Name, Lang: client.Lang, Version: client.Version,
+		AuthorizedUser: client.User, Account: client.Account,
+	}
+	i.InMsgs, i.InBytes = s.in.load()
+	i.OutMsgs, i.OutBytes = s.out.counters()
+	s.mu.Lock()
+	i.Reason = s.reason
+	if subs {
+		for _, u := range s.subs {
+			i.Subs = append(i.Subs, u.info())
+		}
+	}
+	t := s.tls
+	s.mu.Unlock()
+	if t != nil {
+		st := t.ConnectionState()
+		i.TLSVersion = tlsVersionText(st.Version)
+		i.TLSCipherSuite = tls.CipherSuiteName(st.CipherSuite)
+		i.TLSFirst = s.tlsFirst
+	}
+	return i
+}
+
+// tlsVersionText is how connz writes a version: "1.3".
+func tlsVersionText(v uint16) string {
+	_, number, _ := strings.Cut(tls.VersionName(v), " ")
+	return number
+}
+
+func (u *sub) info() SubInfo {
+	i := SubInfo{
+		Account: u.account.name, Subject: u.subject, Queue: u.queue, SID: u.sid,
+		Msgs: u.delivered.Load(), Max: u.max.Load(),
+	}
+	if u.sess != nil {
+		i.CID = u.sess.id
+	}
+	return i
+}
+
+// Subscriptions calls f for each subscription of clients until it returns
+// false. It must not subscribe.
+func (s *Server) Subscriptions(f func(SubInfo) bool) {
+	for _, a := range s.Accounts() {
+		more := true
+		a.index.Each(func(u *sub) bool {
+			if u.sess != nil {
+				more = f(u.info())
+			}
+			return more
+		})
+		if !more {
+			return
+		}
+	}
+}
+
+// SubsStats describes the interest index of all accounts together.
+func (s *Server) SubsStats() SubsStats {
+	var st SubsStats
+	for _, a := range s.Accounts() {
+		i := a.index.Stats()
+		st.Subscriptions += i.Values
+		st.Inserts += i.Inserts
+		st.Removes += i.Removes
+		st.Matches += i.Matches
+	}
+	return st
 }

@@ -64,6 +64,24 @@ func (x *Index[V]) Len() int {
 	return x.size
 }
 
+// Stamp remembers a generation, so that asking whether it still holds takes two
+// loads. The zero Stamp never holds.
+type Stamp struct {
+	shard, wild *atomic.Uint64
+	at          uint64
+}
+
+// Fresh tells whether what was matched after taking the stamp still holds.
+func (s Stamp) Fresh() bool { return s.shard != nil && s.shard.Load()+s.wild.Load() == s.at }
+
+// Stamp returns the present generation for a subject, or for all subjects that
+// share its first token. Take it before Match.
+func (x *Index[V]) Stamp(subject string) Stamp {
+	s := Stamp{shard: &x.generations[shardOf(subject)], wild: &x.wild}
+	s.at = s.shard.Load() + s.wild.Load()
+	return s
+}
+
 // Generation changes whenever what Match(subject) returns may have changed.
 // Read it before Match, and trust the result only while it stays the same.
 func (x *Index[V]) Generation(subject string) uint64 {

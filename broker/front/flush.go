@@ -1,0 +1,158 @@
+package front
+
+import "time"
+
+// flush hands over everything staged: captures first, then deliveries to
+// others, then what the session itself is sent. A PONG staged for the session
+// is thereby behind all that came before its PING.
+func (st *stager) flush() {
+	if len(st.sinks) > 0 {
+		st.flushSinks()
+	}
+	if st.fan == nil && len(st.dirty) == 0 {
+		st.staged = 0
+		return
+	}
+	inline := st.staged <= inlineBytesMax
+	for i, r := range st.counted {
+		r.sub.delivered.Add(int64(r.n))
+		r.n = 0
+		st.counted[i] = nil
+	}
+	st.counted = st.counted[:0]
+	if st.fan != nil {
+		st.pushFan(inline && len(st.fan.targets) <= inlineTargetsMax)
+	}
+	st.push(inline && len(st.dirty) <= inlineTargetsMax)
+	st.staged = 0
+	st.srv.countOut(st.account, st.outMsgs, st.outBytes)
+	st.outMsgs, st.outBytes = 0, 0
+	if len(st.slow) > 0 {
+		st.waitForSlow()
+	}
+}
+
+func (st *stager) flushSinks() {
+	for i := range st.sinks {
+		s := &st.sinks[i]
+		if len(s.batch) == 0 {
+			continue
+		}
+		s.sink.Capture(s.batch)
+		clear(s.batch)
+		s.batch = s.batch[:0]
+	}
+	if len(st.sinks) > 16 {
+		// Sinks of groups that are gone would stay for ever.
+		st.sinks = nil
+	}
+	if cap(st.arena) > stagedMax {
+		st.arena = nil
+	}
+	st.arena = st.arena[:0]
+}
+
+func (st *stager) pushDirty() {
+	if len(st.dirty) > 0 {
+		st.push(false)
+	}
+}
+
+// push hands over all stages, the session's own last.
+func (st *stager) push(inline bool) {
+	var own *stage
+	for i, g := range st.dirty {
+		st.dirty[i] = nil
+		if g.target == st.self && st.self != nil {
+			own = g
+			continue
+		}
+		st.pushStage(g, inline)
+	}
+	st.dirty = st.dirty[:0]
+	if own != nil {
+		st.pushStage(own, inline)
+	}
+}
+
+func (st *stager) pushStage(g *stage, inline bool) {
+	size, msgs := g.spool.size, g.msgs
+	g.msgs, g.dirty = 0, false
+	st.outMsgs += int64(msgs)
+	if msgs > 0 {
+		st.outBytes += int64(size)
+	}
+	st.chunks = g.spool.take(st.chunks[:0])
+	st.handOver(g.target, st.chunks, size, msgs, inline)
+	clear(st.chunks)
+}
+
+// pushFan hands the fan in use to all its receivers and forgets it.
+func (st *stager) pushFan(inline bool) {
+	f := st.fan
+	st.fan = nil
+	size, msgs := f.spool.size, f.msgs
+	f.msgs = 0
+	for _, u := range f.subs {
+		u.delivered.Add(int64(msgs))
+	}
+	st.outMsgs += int64(msgs * len(f.targets))
+	st.outBytes += int64(size * len(f.targets))
+	st.chunks = f.spool.take(st.chunks[:0])
+	for _, c := range st.chunks {
+		c.refs.Add(int32(len(f.targets) - 1))
+	}
+	for _, t := range f.targets {
+		st.handOver(t, st.chunks, size, msgs, inline)
+	}
+	clear(st.chunks)
+}
+
+func (st *stager) handOver(t *session, chunks []*chunk, size, msgs int, inline bool) {
+	if inline && len(chunks) == 1 && t.out.tryInline(chunks[0], msgs) {
+		return
+	}
+	t.out.push(chunks, size, msgs)
+	if st.stall && t != st.self && t.out.pending.Load() >= t.out.stallAt() {
+		st.slow = append(st.slow, t)
+	}
+}
+
+// waitForSlow holds the publisher back while receivers are far behind, as long
+// as they are moving. One that took nothing during a whole wait is not waited
+// for again until it does: it is left to be cut off.
+func (st *stager) waitForSlow() {
+	slow := st.slow
+	st.slow = st.slow[:0]
+	if st.srv.opts().NoFastProducerStall {
+		return
+	}
+	var timer *time.Timer
+	for i, t := range slow {
+		slow[i] = nil
+		written := t.out.written.Load()
+		if t.stuckAt.Load() == written+1 {
+			continue
+		}
+		room := t.out.waitRoom()
+		if room == nil {
+			continue
+		}
+		if timer == nil {
+			timer = time.NewTimer(stallMax)
+			defer timer.Stop()
+			st.srv.stalled.Add(1)
+			if st.self != nil {
+				st.self.stalls.Add(1)
+			}
+		}
+		select {
+		case <-room:
+		case <-timer.C:
+			if t.out.written.Load() == written {
+				t.stuckAt.Store(written + 1)
+			}
+			return
+		}
+	}
+}

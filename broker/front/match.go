@@ -1,0 +1,260 @@
+package front
+
+import (
+	"strings"
+
+	"github.com/heraldmq/herald/topics/interest"
+	"github.com/heraldmq/herald/topics/subject"
+)
+
+const (
+	// matchesMax bounds a matcher's cache; a full one starts anew.
+	matchesMax = 4096
+	// seenSlots is how many subjects met once are remembered, by hash, to
+	// tell those worth caching from those that are used once.
+	seenSlots = 1024
+)
+
+// match is everything a publisher needs to know to deliver messages of one
+// subject: made once from the account's interest, with permissions, echo and
+// encodings worked out, and used until the stamp is stale.
+type match struct {
+	stamp   interest.Stamp
+	subject string // of an exact match
+	// exact: heads are prebuilt for subject. Otherwise the match is for all
+	// subjects with a common prefix, and heads are written per message.
+	exact    bool
+	mixed    bool // of a prefix: the last token makes a difference
+	denied   bool // the publisher may not publish to subject
+	plain    []*route
+	groups   [][]*route // by queue
+	handlers []*sub
+	captures []*TopicInterest
+	fan      *fan // the plain routes, when one encoding serves all
+}
+
+// listened tells whether a message would get anywhere.
+func (m *match) listened() bool {
+	return len(m.plain) > 0 || len(m.groups) > 0 || len(m.handlers) > 0 || len(m.captures) > 0
+}
+
+// route is the way from one publisher to one subscription.
+type route struct {
+	sub     *sub
+	stage   *stage // nil for the broker's own subscriptions
+	head    []byte // "HMSG subject sid ", of an exact match
+	limited bool   // deliveries are counted one by one
+	headers bool   // the receiver takes headers
+	track   bool   // replies become publishable for the receiver
+	n       int    // deliveries in this batch, when not limited
+}
+
+// matcher is one publisher's cache of matches in one account.
+type matcher struct {
+	account *Account
+	st      *stager
+	sess    *session // whose echo and permissions apply; nil for the broker
+
+	last   *match
+	exact  map[string]*match
+	prefix map[string]*match
+	seen   [seenSlots]uint32
+	values []*sub // scratch
+}
+
+func (mt *matcher) init(a *Account, st *stager, s *session) {
+	*mt = matcher{account: a, st: st, sess: s, exact: map[string]*match{}, prefix: map[string]*match{}}
+}
+
+// reset forgets everything, after a change that stamps can't tell.
+func (mt *matcher) reset() {
+	mt.last = nil
+	clear(mt.exact)
+	clear(mt.prefix)
+}
+
+// find returns the match of a subject. It is valid until the next call.
+func (mt *matcher) find(subj []byte) *match {
+	if m := mt.last; m != nil && string(subj) == m.subject && m.stamp.Fresh() {
+		return m
+	}
+	if m := mt.exact[string(subj)]; m != nil && m.stamp.Fresh() {
+		mt.last = m
+		return m
+	}
+	if m := mt.byPrefix(subj); m != nil {
+		return m
+	}
+	m := mt.build(string(subj))
+	if mt.again(subj) {
+		if len(mt.exact) >= matchesMax {
+			clear(mt.exact)
+		}
+		mt.exact[m.subject] = m
+		mt.last = m
+	}
+	return m
+}
+
+// again tells whether the subject was met before, not long ago.
+func (mt *matcher) again(subj []byte) bool {
+	h := uint32(2166136261)
+	for _, b := range subj {
+		h = (h ^ uint32(b)) * 16777619
+	}
+	slot := &mt.seen[(h^h>>15)%seenSlots]
+	if *slot == h {
+		return true
+	}
+	*slot = h
+	return false
+}
+
+// byPrefix serves subjects that are used once, like reply inboxes: the match
+// for the subject without its last token, when that token makes no difference.
+// A subject met again is left to the exact cache.
+func (mt *matcher) byPrefix(subj []byte) *match {
+	if mt.sess != nil && mt.sess.rules() != nil {
+		return nil
+	}
+	dot := lastDot(subj)
+	if dot <= 0 {
+		return nil
+	}
+	m := mt.prefix[string(subj[:dot])]
+	if m == nil || !m.stamp.Fresh() {
+		if m == nil && !mt.again(subj[:dot]) {
+			return nil
+		}
+		if len(mt.prefix) >= matchesMax {
+			clear(mt.prefix)
+		}
+		p := string(subj[:dot])
+		m = mt.buildPrefix(p)
+		mt.prefix[p] = m
+	}
+	if m.mixed || !plainToken(subj[dot+1:]) || mt.again(subj) {
+		return nil
+	}
+	return m
+}
+
+func lastDot(b []byte) int {
+	for i := len(b) - 1; i >= 0; i-- {
+		if b[i] == '.' {
+			return i
+		}
+	}
+	return -1
+}
+
+// plainToken tells whether a last token is an ordinary one.
+func plainToken(b []byte) bool {
+	return len(b) > 0 && !(len(b) == 1 && (b[0] == '*' || b[0] == '>'))
+}
+
+func (mt *matcher) build(s string) *match {
+	m := &match{stamp: mt.account.index.Stamp(s), subject: s, exact: true}
+	m.denied = mt.sess != nil && !mt.sess.rules().Publish(s)
+	if m.denied {
+		return m
+	}
+	mt.values = mt.account.index.Match(s, mt.values[:0])
+	mt.fill(m)
+	return m
+}
+
+func (mt *matcher) buildPrefix(p string) *match {
+	m := &match{stamp: mt.account.index.Stamp(p)}
+	var ok bool
+	if mt.values, ok = mt.account.index.MatchPrefix(p, mt.values[:0]); !ok {
+		m.mixed = true
+		return m
+	}
+	for _, u := range mt.values {
+		if u.filtered() {
+			m.mixed = true
+			return m
+		}
+	}
+	mt.fill(m)
+	return m
+}
+
+// fill sorts the matched values into m.
+func (mt *matcher) fill(m *match) {
+	var queues map[string]int
+	for _, u := range mt.values {
+		switch {
+		case u.closed.Load() || m.exact && !u.wants(m.subject):
+			continue
+		case u.topic != nil:
+			m.addCapture(u.topic)
+			continue
+		case u.sess != nil && u.sess == mt.sess && !mt.sess.connect.Echo:
+			continue
+		case u.handler != nil && u.queue == "":
+			m.handlers = append(m.handlers, u)
+			continue
+		}
+		r := mt.route(m, u)
+		if u.queue == "" {
+			m.plain = append(m.plain, r)
+			continue
+		}
+		i, ok := queues[u.queue]
+		if !ok {
+			if queues == nil {
+				queues = map[string]int{}
+			}
+			i = len(m.groups)
+			queues[u.queue] = i
+			m.groups = append(m.groups, nil)
+		}
+		m.groups[i] = append(m.groups[i], r)
+	}
+	clear(mt.values)
+	if len(m.plain) > 1 {
+		m.fan = mt.st.fanFor(m.plain)
+	}
+}
+
+func (m *match) addCapture(t *TopicInterest) {
+	for _, have := range m.captures {
+		if have == t {
+			return
+		}
+	}
+	m.captures = append(m.captures, t)
+}
+
+func (mt *matcher) route(m *match, u *sub) *route {
+	r := &route{sub: u, limited: u.max.Load() > 0}
+	if u.sess == nil {
+		return r
+	}
+	r.stage = mt.st.stageFor(u.sess)
+	rules := u.sess.rules()
+	r.headers = u.sess.headers.Load()
+	r.track = rules != nil && rules.ResponsesMax != 0
+	if m.exact {
+		r.head = appendHead(make([]byte, 0, len(m.subject)+len(u.sid)+7), m.subject, u.sid)
+	}
+	return r
+}
+
+// appendHead appends the longer of the two heads; without its first byte it is
+// that of MSG.
+func appendHead[S string | []byte](dst []byte, subj S, sid string) []byte {
+	dst = append(dst, "HMSG "...)
+	dst = append(dst, subj...)
+	dst = append(dst, ' ')
+	dst = append(dst, sid...)
+	return append(dst, ' ')
+}
+
+// validPublish tells whether a client in pedantic mode may publish to s
+// without being told off.
+func validPublish(s string) bool {
+	return subject.ValidLiteral(s) && !strings.ContainsRune(s, 0)
+}

@@ -1,0 +1,60 @@
+package front
+
+// Publisher publishes for the broker, with its own match cache and staging.
+// One goroutine at a time.
+type Publisher struct {
+	st stager
+	mt matcher
+}
+
+// NewPublisher returns a publisher. It holds no resources to give back.
+func (a *Account) NewPublisher() *Publisher {
+	p := &Publisher{}
+	p.st.init(a.srv, a, nil)
+	p.mt.init(a, &p.st, nil)
+	return p
+}
+
+// Publish stages one message for everybody who listens, topics included, and
+// reports whether there was anybody. The bytes are copied. What is staged
+// leaves at Flush, or earlier when it is much.
+func (p *Publisher) Publish(subject, reply string, header, payload []byte) bool {
+	ok := p.st.publish(&p.mt, &outgoing{
+		subject: bytesOf(subject), reply: bytesOf(reply), header: header, payload: payload,
+	})
+	p.limit()
+	return ok
+}
+
+// Deliver stages a message that is routed by one subject and shown as another:
+// what a consumer delivers. Topics never capture it.
+func (p *Publisher) Deliver(to, subject, reply string, header, payload []byte) bool {
+	m := p.mt.find(bytesOf(to))
+	ok := p.st.deliver(m, &outgoing{
+		subject: bytesOf(subject), reply: bytesOf(reply), header: header, payload: payload,
+	}) > 0
+	p.limit()
+	return ok
+}
+
+func (p *Publisher) limit() {
+	if p.st.staged >= stagedMax {
+		p.st.flush()
+	}
+}
+
+// Flush hands over what is staged.
+func (p *Publisher) Flush() { p.st.flush() }
+
+// SetStall makes Flush wait a little (at most 100 ms) for receivers that are far
+// behind but moving. Off by default.
+func (p *Publisher) SetStall(on bool) { p.st.stall = on }
+
+// publish stages o for everybody in its match.
+func (st *stager) publish(mt *matcher, o *outgoing) bool {
+	m := mt.find(o.subject)
+	if len(m.captures) > 0 {
+		st.capture(m, o)
+	}
+	return st.deliver(m, o) > 0 || len(m.captures) > 0
+}

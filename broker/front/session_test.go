@@ -1,0 +1,105 @@
+package front
+
+import (
+	"testing"
+)
+
+func TestPublishSubscribe(t *testing.T) {
+	s := startServer(t, Options{})
+	sub := connect(t, s, "")
+	sub.send("SUB foo.* 1\r\nSUB foo.bar 2\r\n")
+	sub.sync()
+	pub := connect(t, s, "")
+	pub.send("PUB foo.bar 5\r\nhello\r\nPUB  foo.baz  reply.x\t3\r\nabc\r\npub foo.bar 0\r\n\r\nPING\r\n")
+	pub.expect("PONG")
+	got := map[string]int{}
+	for range 2 {
+		got[sub.line()]++
+		got[sub.line()]++
+	}
+	if got["MSG foo.bar 1 5"] != 1 || got["MSG foo.bar 2 5"] != 1 || got["hello"] != 2 {
+		t.Fatalf("got %v", got)
+	}
+	sub.expect("MSG foo.baz 1 reply.x 3", "abc")
+	sub.expect("MSG foo.bar", "", "MSG foo.bar", "")
+}
+
+func TestVerboseBeforeConnect(t *testing.T) {
+	s := startServer(t, Options{})
+	c := dial(t, s)
+	c.send("SUB foo 1\r\nPUB foo 2\r\nhi\r\nPING\r\n")
+	c.expect("+OK")
+	c.expect("MSG foo 1 2", "hi", "+OK", "PONG")
+}
+
+func TestHeadersAreStrippedForThoseWhoDontTakeThem(t *testing.T) {
+	s := startServer(t, Options{})
+	plain := connect(t, s, "")
+	rich := connect(t, s, `"headers":true`)
+	for _, c := range []*rawConn{plain, rich} {
+		c.send("SUB foo 7\r\n")
+		c.sync()
+	}
+	rich.send("HPUB foo r 18 20\r\nNATS/1.0\r\nA: b\r\n\r\nxy\r\n")
+	rich.expect("HMSG foo 7 r 18 20", "NATS/1.0", "A: b", "", "xy")
+	plain.expect("MSG foo 7 r 2", "xy")
+}
+
+func TestNoResponders(t *testing.T) {
+	s := startServer(t, Options{})
+	c := connect(t, s, `"headers":true,"no_responders":true`)
+	c.send("SUB inbox.* 1\r\nPUB nobody inbox.1 0\r\n\r\n")
+	c.expect("HMSG inbox.1 1 38 38", "NATS/1.0 503", "Nats-Subject: nobody", "", "")
+	c.send("SUB nobody 2\r\nPUB nobody inbox.2 0\r\n\r\n")
+	c.expect("MSG nobody 2 inbox.2 0", "")
+}
+
+func TestAutoUnsubscribe(t *testing.T) {
+	s := startServer(t, Options{})
+	sub := connect(t, s, "")
+	sub.send("SUB foo 1\r\nUNSUB 1 3\r\n")
+	sub.sync()
+	pub := connect(t, s, "")
+	for range 10 {
+		pub.send("PUB foo 1\r\nx\r\n")
+	}
+	pub.sync()
+	sub.expect("MSG foo 1 1", "x", "MSG foo 1 1", "x", "MSG foo 1 1", "x")
+	sub.sync()
+}
+
+func TestQueueGroupsGetOneCopyEach(t *testing.T) {
+	s := startServer(t, Options{})
+	a, b, plain := connect(t, s, ""), connect(t, s, ""), connect(t, s, "")
+	a.send("SUB foo q 1\r\n")
+	b.send("SUB foo q 1\r\n")
+	plain.send("SUB foo 1\r\n")
+	a.sync()
+	b.sync()
+	plain.sync()
+	const n = 1000
+	pub := connect(t, s, "")
+	for range n {
+		pub.send("PUB foo 1\r\nx\r\n")
+	}
+	pub.sync()
+	count := func(c *rawConn) (n int) {
+		c.send("PING\r\n")
+		for c.line() != "PONG" {
+			c.line()
+			n++
+		}
+		return n
+	}
+	na, nb, np := count(a), count(b), count(plain)
+	if na+nb != n || np != n || na < n/4 || nb < n/4 {
+		t.Fatalf("members got %d and %d, the plain subscription %d, of %d", na, nb, np, n)
+	}
+}
+
+func TestSecondInfoComesAfterPong(t *testing.T) {
+	s := startServer(t, Options{})
+	c := dial(t, s)
+	c.send("CONNECT {\"verbose\":false,\"protocol\":1}\r\nPING\r\n")
+	c.expect("PONG", "INFO {")
+}

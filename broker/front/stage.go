@@ -1,0 +1,392 @@
+package front
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"github.com/heraldmq/herald/broker/wire"
+)
+
+const (
+	// stagedMax is how many bytes are staged before they are handed over in
+	// the middle of a read batch.
+	stagedMax = 1 << 20
+	// A batch of no more bytes to no more receivers is written by the
+	// publisher's own goroutine.
+	inlineBytesMax   = 8 << 10
+	inlineTargetsMax = 8
+	// fanTargetsMax bounds the receivers that share an encoding.
+	fanTargetsMax = 1024
+	// respondDepthMax bounds how far handlers may answer handlers.
+	respondDepthMax = 8
+	// stallMax bounds how long a batch is held back for slow receivers.
+	stallMax = 100 * time.Millisecond
+	// shareMin is from which size on the bytes of one message are shared by
+	// its receivers rather than copied for each.
+	shareMin = 8 << 10
+)
+
+// stage is what one publisher holds for one receiver until its batch ends.
+type stage struct {
+	target *session
+	spool  spool
+	msgs   int
+	dirty  bool // listed in stager.dirty
+}
+
+// sinkStage is what one publisher holds for one sink.
+type sinkStage struct {
+	sink  Sink
+	batch []Captured
+}
+
+// stager collects what one publisher delivers and hands it over at the end of
+// a batch. Owned by the publisher's goroutine.
+//
+// Invariant: either fan is nil or dirty is empty, so that what goes to one
+// receiver keeps its order.
+type stager struct {
+	srv     *Server
+	account *Account
+	self    *session // handed over last; nil for the broker
+	client  *ClientInfo
+	stall   bool
+
+	stages  map[*session]*stage
+	sweepAt int
+	dirty   []*stage
+	fans    map[string]*fan
+	fan     *fan // the one in use
+	fanRun  int  // messages in a row that went to it
+	fanOff  int  // messages until sharing is tried again
+	counted []*route
+	sinks   []sinkStage
+	staged  int // bytes
+
+	outMsgs, outBytes int64 // since the last flush
+	slow              []*session
+
+	respond  matcher // of what handlers answer; made on first use
+	depth    int
+	messages [respondDepthMax]Message
+	rng      *rand.Rand
+	scratch  []byte // tail of a message that must be written anew
+	bare     []byte // the same without header
+	headBuf  []byte
+	chunks   []*chunk
+	arena    []byte // copies for captures that outlive the call
+}
+
+func (st *stager) init(srv *Server, a *Account, self *session) {
+	st.srv, st.account, st.self = srv, a, self
+	st.stages = map[*session]*stage{}
+	st.sweepAt = 64
+	st.rng = rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))
+	if self != nil {
+		st.client = self.info
+		st.stall = true
+	}
+}
+
+func (st *stager) stageFor(s *session) *stage {
+	if g := st.stages[s]; g != nil {
+		return g
+	}
+	if len(st.stages) >= st.sweepAt {
+		for t, g := range st.stages {
+			if t.ended.Load() && !g.dirty {
+				delete(st.stages, t)
+			}
+		}
+		st.sweepAt = max(64, 2*len(st.stages))
+	}
+	g := &stage{target: s}
+	st.stages[s] = g
+	return g
+}
+
+// outgoing is one message to be delivered.
+type outgoing struct {
+	subject, reply, header, payload []byte
+	// tail is the message as it follows the sid, when the publisher already
+	// wrote it so; nil otherwise.
+	tail []byte
+	// borrowed tells that the bytes live until the batch ends, not just
+	// during the call.
+	borrowed bool
+	scratch  bool // tail is st.scratch
+	bareOK   bool // st.bare holds the tail without header
+}
+
+// deliver stages o for everybody in m but topics, and returns to how many.
+func (st *stager) deliver(m *match, o *outgoing) int {
+	if len(m.handlers) == 0 && len(m.plain) == 1 && len(m.groups) == 0 {
+		// The most common case.
+		if st.fan != nil {
+			st.leaveFan()
+		}
+		if st.one(m, m.plain[0], o) {
+			return 1
+		}
+		return 0
+	}
+	if o.tail == nil && (len(m.plain) > 0 || len(m.groups) > 0) {
+		st.writeTail(o)
+	}
+	n := 0
+	if m.fan != nil && st.fanOff == 0 && (len(o.header) == 0 || m.fan.headers) {
+		n += st.shared(m, o)
+	} else if len(m.plain) > 0 {
+		if st.fanOff > 0 {
+			st.fanOff--
+		}
+		if st.fan != nil {
+			st.leaveFan()
+		}
+		if len(o.tail) >= shareMin && len(m.plain) > 1 {
+			n += st.linked(m, o)
+		} else {
+			for _, r := range m.plain {
+				if st.one(m, r, o) {
+					n++
+				}
+			}
+		}
+	}
+	for _, g := range m.groups {
+		if st.member(m, g, o) {
+			n++
+		}
+	}
+	for _, u := range m.handlers {
+		st.handle(u, o)
+		n++
+	}
+	return n
+}
+
+func (st *stager) writeTail(o *outgoing) {
+	st.scratch = wire.AppendTail(st.scratch[:0], o.reply, o.header, o.payload)
+	o.tail, o.scratch = st.scratch, true
+}
+
+// member gives o to one member of a queue group: a random one, or the next
+// that takes it.
+func (st *stager) member(m *match, g []*route, o *outgoing) bool {
+	start := 0
+	if len(g) > 1 {
+		start = st.rng.IntN(len(g))
+	}
+	for i := range g {
+		r := g[(start+i)%len(g)]
+		if r.sub.handler != nil {
+			st.handle(r.sub, o)
+			return true
+		}
+		if r.stage.target.ended.Load() {
+			continue
+		}
+		if st.fan != nil {
+			st.leaveFan()
+		}
+		if st.one(m, r, o) {
+			return true
+		}
+	}
+	return false
+}
+
+// prepare counts a delivery and returns the head and tail for r.
+func (st *stager) prepare(m *match, r *route, o *outgoing) (head, tail []byte, last, ok bool) {
+	if r.limited {
+		if ok, last = r.sub.take(); !ok {
+			return nil, nil, false, false
+		}
+	} else {
+		if r.n == 0 {
+			st.counted = append(st.counted, r)
+		}
+		r.n++
+	}
+	if o.tail == nil {
+		st.writeTail(o)
+	}
+	if m.exact && len(o.subject) == len(m.subject) && string(o.subject) == m.subject {
+		head = r.head
+	} else {
+		st.headBuf = appendHead(st.headBuf[:0], o.subject, r.sub.sid)
+		head = st.headBuf
+	}
+	tail = o.tail
+	switch {
+	case len(o.header) == 0:
+		head = head[1:]
+	case !r.headers:
+		head = head[1:]
+		if !o.bareOK {
+			st.bare = wire.AppendTail(st.bare[:0], o.reply, nil, o.payload)
+			o.bareOK = true
+		}
+		tail = st.bare
+	}
+	return head, tail, last, true
+}
+
+// one stages o for one receiver.
+func (st *stager) one(m *match, r *route, o *outgoing) bool {
+	head, tail, last, ok := st.prepare(m, r, o)
+	if !ok {
+		return false
+	}
+	st.append(r.stage, head, tail)
+	st.after(r, o, last)
+	return true
+}
+
+// after does what is left once a delivery is staged.
+func (st *stager) after(r *route, o *outgoing, last bool) {
+	r.stage.msgs++
+	if r.track && len(o.reply) > 0 {
+		r.stage.target.expectReply(string(o.reply))
+	}
+	if last {
+		r.sub.sess.removeSub(r.sub)
+	}
+}
+
+func (st *stager) append(g *stage, head, tail []byte) {
+	g.spool.append2(&st.srv.chunks, head, tail)
+	st.staged += len(head) + len(tail)
+	if !g.dirty {
+		g.dirty = true
+		st.dirty = append(st.dirty, g)
+	}
+}
+
+// linked stages a large message: one copy of it, referred to by all.
+func (st *stager) linked(m *match, o *outgoing) (n int) {
+	var whole spool
+	whole.append2(&st.srv.chunks, o.tail, nil)
+	st.chunks = whole.take(st.chunks[:0])
+	st.staged += len(o.tail)
+	for _, r := range m.plain {
+		head, tail, last, ok := st.prepare(m, r, o)
+		if !ok {
+			continue
+		}
+		if len(tail) != len(o.tail) {
+			st.append(r.stage, head, tail) // without its header
+		} else {
+			st.append(r.stage, head, nil)
+			for _, c := range st.chunks {
+				r.stage.spool.link(c)
+			}
+		}
+		st.after(r, o, last)
+		n++
+	}
+	releaseAll(st.chunks)
+	return n
+}
+
+// shared stages o once for all receivers of a fan.
+func (st *stager) shared(m *match, o *outgoing) int {
+	f := m.fan
+	if st.fan != f {
+		st.leaveFan()
+		st.pushDirty()
+		if st.fanOff > 0 {
+			// leaving made sharing stop: begin with the next message
+			st.fanOff--
+			n := 0
+			for _, r := range m.plain {
+				if st.one(m, r, o) {
+					n++
+				}
+			}
+			return n
+		}
+		st.fan, st.fanRun = f, 0
+	}
+	r := m.plain[0]
+	var head []byte
+	if m.exact && len(o.subject) == len(m.subject) && string(o.subject) == m.subject {
+		head = r.head
+	} else {
+		st.headBuf = appendHead(st.headBuf[:0], o.subject, r.sub.sid)
+		head = st.headBuf
+	}
+	if len(o.header) == 0 {
+		head = head[1:]
+	}
+	f.spool.append2(&st.srv.chunks, head, o.tail)
+	f.msgs++
+	st.fanRun++
+	st.staged += len(head) + len(o.tail)
+	return len(f.subs)
+}
+
+// leaveFan hands over what the fan in use holds, because something else is to
+// be staged behind it.
+func (st *stager) leaveFan() {
+	if st.fan == nil {
+		return
+	}
+	if st.fanRun < fanRunMin {
+		st.fanOff = fanRest
+	}
+	st.pushFan(false)
+}
+
+// handle calls one of the broker's own subscriptions.
+func (st *stager) handle(u *sub, o *outgoing) {
+	if u.closed.Load() || st.depth == respondDepthMax {
+		return
+	}
+	u.delivered.Add(1)
+	msg := &st.messages[st.depth]
+	*msg = Message{
+		Subject: o.subject, Reply: o.reply, Header: o.header, Payload: o.payload,
+		Account: u.account, Client: st.client, via: st,
+	}
+	st.depth++
+	u.handler(msg)
+	st.depth--
+	*msg = Message{}
+	// Answers were written to the same scratch space.
+	o.bareOK = false
+	if o.scratch {
+		o.tail = nil
+	}
+}
+
+// capture stages o for the topics in m.
+func (st *stager) capture(m *match, o *outgoing) {
+	c := Captured{
+		Subject: o.subject, Reply: o.reply, Header: o.header, Payload: o.payload,
+		Account: st.account, Client: st.client,
+	}
+	if !o.borrowed {
+		c.Subject, c.Reply = st.keep(c.Subject), st.keep(c.Reply)
+		c.Header, c.Payload = st.keep(c.Header), st.keep(c.Payload)
+	}
+	st.staged += len(c.Payload)
+	for _, t := range m.captures {
+		c.Topic = t.id
+		i := 0
+		for i < len(st.sinks) && st.sinks[i].sink != t.sink {
+			i++
+		}
+		if i == len(st.sinks) {
+			st.sinks = append(st.sinks, sinkStage{sink: t.sink})
+		}
+		st.sinks[i].batch = append(st.sinks[i].batch, c)
+	}
+}
+
+// keep copies b to where it lives until the batch ends.
+func (st *stager) keep(b []byte) []byte {
+	at := len(st.arena)
+	st.arena = append(st.arena, b...)
+	return st.arena[at:len(st.arena):len(st.arena)]
+}

@@ -25,6 +25,10 @@ type Config struct {
 	// reaches nobody, for a group with one voter.
 	Transport func(id topics.GroupID, node string) (raft.Transport, error)
 
+	// Voters are the members a new group begins with. Default: this node alone. A
+	// node that is not among them waits to be added by the leader.
+	Voters []raft.Server
+
 	SegmentBytes  int64         // size of a full write-ahead log segment; default 64 MiB
 	PoolSegments  int           // spare segments kept; default 4
 	TailBytes     int64         // entries of the data groups kept in memory; default 64 MiB

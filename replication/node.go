@@ -1,29 +1,190 @@
 package replication
 
 import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/heraldmq/herald/replication/disk"
+	"github.com/heraldmq/herald/replication/wal"
 	"github.com/heraldmq/herald/topics"
 )
 
 // Node is an open directory with the groups that run in it. Its methods may be
 // called by any number of goroutines.
-type Node struct{}
+type Node struct {
+	// Set at construction.
+	cfg  Config
+	lock *os.File
+	wal  *wal.Log
+
+	fatal sync.Once
+
+	mu     sync.Mutex
+	groups map[topics.GroupID]*Group // nil while one starts
+	closed bool
+}
+
+const nodeIDMax = 64
 
 // Open takes the directory's lock and opens what the groups share. It starts no
-// group.
-func Open(cfg Config) (*Node, error) { panic("not yet") }
+// group. The error is a *LockedError when another process has the directory, and
+// a *CorruptError when the write-ahead log is damaged.
+func Open(cfg Config) (*Node, error) {
+	cfg = cfg.withDefaults()
+	for _, dir := range []string{cfg.Dir, filepath.Join(cfg.Dir, "meta"), filepath.Join(cfg.Dir, "wal"),
+		filepath.Join(cfg.Dir, "stable"), filepath.Join(cfg.Dir, "groups")} {
+		if err := cfg.FS.MkdirAll(dir); err != nil {
+			return nil, fmt.Errorf("open node: %w", err)
+		}
+	}
+	f, err := lock(cfg.Dir)
+	if err != nil {
+		return nil, err
+	}
+	n := &Node{cfg: cfg, lock: f, groups: map[topics.GroupID]*Group{}}
+	if err := n.identify(); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	n.wal, err = wal.Open(wal.Options{
+		Dir: filepath.Join(cfg.Dir, "wal"), Node: n.cfg.NodeID, FS: cfg.FS,
+		FirstBytes: min(1<<20, cfg.SegmentBytes), SegmentBytes: cfg.SegmentBytes, Pool: cfg.PoolSegments, TailBytes: cfg.TailBytes,
+		ReserveBytes: cfg.ReserveBytes, Deadline: cfg.WriteDeadline, Fatal: n.fail, Log: cfg.Log,
+	})
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return n, nil
+}
+
+// identify settles the node's name: it is written down once, because logs and
+// votes are bound to it.
+func (n *Node) identify() error {
+	fsys, name := n.cfg.FS, filepath.Join(n.cfg.Dir, "NODE")
+	b, err := disk.ReadFile(fsys, name)
+	if err == nil {
+		id := strings.TrimSpace(string(b))
+		if n.cfg.NodeID != "" && n.cfg.NodeID != id {
+			return fmt.Errorf("open node %s: the directory belongs to node %q, not %q", n.cfg.Dir, id, n.cfg.NodeID)
+		}
+		n.cfg.NodeID = id
+		return nil
+	}
+	if !disk.IsMissing(err) {
+		return fmt.Errorf("open node: %w", err)
+	}
+	if n.cfg.NodeID == "" {
+		n.cfg.NodeID = rand.Text()
+	}
+	if len(n.cfg.NodeID) > nodeIDMax || strings.ContainsAny(n.cfg.NodeID, "\r\n") {
+		return fmt.Errorf("open node: the name %q must be one line of at most %d bytes", n.cfg.NodeID, nodeIDMax)
+	}
+	f, err := fsys.Create(name + ".new")
+	if err != nil {
+		return fmt.Errorf("open node: %w", err)
+	}
+	if _, err = f.WriteAt([]byte(n.cfg.NodeID+"\n"), 0); err == nil {
+		err = f.Datasync()
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = errors.Join(fsys.Rename(name+".new", name), fsys.SyncDir(n.cfg.Dir), fsys.SyncDir(filepath.Dir(n.cfg.Dir)))
+	}
+	if err != nil {
+		return fmt.Errorf("write the node's name: %w", err)
+	}
+	return nil
+}
 
 // ID returns the node's identity.
-func (n *Node) ID() string { panic("not yet") }
+func (n *Node) ID() string { return n.cfg.NodeID }
 
 // GroupDir returns the directory for the own files of a group's state machine;
 // it exists. "snapshots" in it is taken.
-func (n *Node) GroupDir(id topics.GroupID) (string, error) { panic("not yet") }
+func (n *Node) GroupDir(id topics.GroupID) (string, error) {
+	dir := filepath.Join(n.cfg.Dir, "groups", strconv.FormatUint(uint64(id), 10))
+	if err := n.cfg.FS.MkdirAll(dir); err != nil {
+		return "", fmt.Errorf("make the directory of group %d: %w", id, err)
+	}
+	if err := n.cfg.FS.SyncDir(filepath.Dir(dir)); err != nil {
+		return "", fmt.Errorf("make the directory of group %d: %w", id, err)
+	}
+	return dir, nil
+}
 
-// Start starts a group and hands it to sm. A new group is bootstrapped with this
-// node as its only voter. When Start returns the group leads, and everything
-// that was committed before has been applied (one voter); or it has joined.
-func (n *Node) Start(id topics.GroupID, sm StateMachine) (*Group, error) { panic("not yet") }
+// fail reports the first failure the node can't survive.
+func (n *Node) fail(err error) {
+	n.fatal.Do(func() {
+		if n.cfg.Fatal != nil {
+			n.cfg.Fatal(err)
+			return
+		}
+		n.cfg.Log.Error("the node can't go on", "error", err)
+		os.Exit(70) // EX_SOFTWARE: whoever supervises the process restarts it
+	})
+}
+
+// Start starts a group and hands it to sm. A new group is bootstrapped with
+// Config.Voters. When Start returns the group leads, and everything that was
+// committed before has been applied (one voter); or it knows its leader.
+//
+// Apply, and thus whatever the machine calls in it, runs before Start returns.
+// The error is a *GapError, *LostLogError, *CorruptError or *stable.MayNotVoteError
+// when the files don't fit together.
+func (n *Node) Start(id topics.GroupID, sm StateMachine) (*Group, error) {
+	n.mu.Lock()
+	if n.closed {
+		n.mu.Unlock()
+		return nil, fmt.Errorf("start group %d: %w", id, ErrClosed)
+	}
+	if _, ok := n.groups[id]; ok || int(id) > n.cfg.Groups {
+		n.mu.Unlock()
+		return nil, fmt.Errorf("start group %d: it runs already, or this node has only groups 0 to %d", id, n.cfg.Groups)
+	}
+	n.groups[id] = nil
+	n.mu.Unlock()
+
+	g, err := n.start(id, sm)
+
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if err != nil {
+		delete(n.groups, id)
+		return nil, fmt.Errorf("start group %d: %w", id, err)
+	}
+	if n.closed {
+		return nil, errors.Join(fmt.Errorf("start group %d: %w", id, ErrClosed), g.close())
+	}
+	n.groups[id] = g
+	return g, nil
+}
 
 // Close stops the groups and releases the directory. Proposals on their way end
 // with ErrOutcomeUnknown at the latest. It waits for all goroutines.
-func (n *Node) Close() error { panic("not yet") }
+func (n *Node) Close() error {
+	n.mu.Lock()
+	if n.closed {
+		n.mu.Unlock()
+		return nil
+	}
+	n.closed = true
+	var groups []*Group
+	for _, g := range n.groups {
+		if g != nil {
+			groups = append(groups, g)
+		}
+	}
+	n.mu.Unlock()
+
+	errs := make([]error, len(groups))
+	var closing sync.WaitGroup
+	for i, g := range groups {
+		closing.Go(func() { errs[i] = g.close() })
+	}
+	closing.Wait()
+	return errors.Join(errors.Join(errs...), n.wal.Close(), n.lock.Close())
+}

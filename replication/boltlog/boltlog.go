@@ -1,0 +1,277 @@
+// Package boltlog is the log of group 0, the catalogue: raft-boltdb with what it
+// lacks. raft-boltdb and bbolt check no data page: a flipped bit is returned as
+// data, a damaged meta page silently takes the file one transaction back, and a
+// file that was cut panics. Here
+//
+//   - every entry carries a checksum over its index, term, type and bytes, checked
+//     at each read;
+//   - a marker file, synced after each append, says what the last entry is, so that
+//     a file that has gone back is noticed;
+//   - a panic of bbolt becomes a *disk.CorruptError.
+//
+// The catalogue is written rarely; three syncs per append are no burden.
+package boltlog
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"path/filepath"
+	"time"
+
+	"github.com/hashicorp/raft"
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
+	"github.com/heraldmq/herald/replication/disk"
+	"go.etcd.io/bbolt"
+)
+
+const (
+	sumSize = 4
+
+	markerSlot  = 32
+	markerSpace = 4096
+	markerMagic = "HBMK"
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// Log is a raft.LogStore. raft calls StoreLogs and DeleteRange from one goroutine;
+// reads may come from any.
+type Log struct {
+	bolt *raftboltdb.BoltStore
+	name string // of the bbolt file
+
+	// Owned by the writer.
+	file disk.File // marker
+	gen  uint64
+	last position
+}
+
+// position is what the marker says: the last entry.
+type position struct {
+	index, term uint64
+}
+
+var _ raft.LogStore = (*Log)(nil)
+
+// Open opens or makes the log in a directory, which must exist and be locked.
+func Open(fsys disk.FS, dir string) (*Log, error) {
+	l := &Log{name: filepath.Join(dir, "log.bolt")}
+	err := l.guard(func() (err error) {
+		l.bolt, err = raftboltdb.New(raftboltdb.Options{
+			Path: l.name,
+			BoltOptions: &bbolt.Options{
+				Timeout: time.Second, FreelistType: bbolt.FreelistMapType,
+				NoFreelistSync: true, InitialMmapSize: 16 << 20,
+			},
+			MsgpackUseNewTimeFormat: true,
+		})
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open the catalogue's log: %w", err)
+	}
+	if err := l.openMarker(fsys, dir); err != nil {
+		return nil, errors.Join(fmt.Errorf("open the catalogue's log: %w", err), l.bolt.Close())
+	}
+	return l, nil
+}
+
+// guard turns a panic of bbolt, which is how it meets damage, into an error.
+func (l *Log) guard(f func() error) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = &disk.CorruptError{File: l.name, Offset: -1, Reason: fmt.Sprint(r)}
+		}
+	}()
+	return f()
+}
+
+func (l *Log) openMarker(fsys disk.FS, dir string) error {
+	name := filepath.Join(dir, "marker")
+	lastIndex, err := l.LastIndex()
+	if err != nil {
+		return err
+	}
+	f, err := fsys.Open(name)
+	if disk.IsMissing(err) {
+		if lastIndex != 0 {
+			return &disk.CorruptError{File: name, Offset: -1, Reason: "the file is missing, though the log is not empty"}
+		}
+		if f, err = fsys.Create(name); err != nil {
+			return err
+		}
+		l.file = f
+		return errors.Join(l.mark(position{}), l.mark(position{}), fsys.SyncDir(dir))
+	}
+	if err != nil {
+		return err
+	}
+	l.file = f
+	found := false
+	for slot := range int64(2) {
+		b := make([]byte, markerSlot)
+		if n, err := f.ReadAt(b, slot*markerSpace); n < markerSlot && err != nil {
+			continue
+		}
+		if gen, p, ok := parseMarker(b); ok && (!found || gen > l.gen) {
+			l.gen, l.last, found = gen, p, true
+		}
+	}
+	if !found {
+		if lastIndex == 0 { // a crash while it was made
+			return errors.Join(l.mark(position{}), l.mark(position{}), fsys.SyncDir(dir))
+		}
+		return &disk.CorruptError{File: name, Offset: -1, Reason: "neither generation is readable"}
+	}
+	return l.compare(lastIndex)
+}
+
+// compare notices a log that has gone back behind its marker.
+func (l *Log) compare(lastIndex uint64) error {
+	if l.last.index > lastIndex {
+		return &disk.CorruptError{File: l.name, Offset: -1,
+			Reason: fmt.Sprintf("it ends at entry %d, but entry %d was acknowledged: it has gone back", lastIndex, l.last.index)}
+	}
+	if l.last.index == 0 {
+		return nil
+	}
+	var e raft.Log
+	if err := l.GetLog(l.last.index, &e); err != nil && !errors.Is(err, raft.ErrLogNotFound) {
+		return err
+	} else if err == nil && e.Term != l.last.term {
+		return &disk.CorruptError{File: l.name, Offset: -1,
+			Reason: fmt.Sprintf("entry %d is of term %d, but one of term %d was acknowledged: it has gone back", l.last.index, e.Term, l.last.term)}
+	}
+	return nil
+}
+
+func parseMarker(b []byte) (gen uint64, p position, ok bool) {
+	le := binary.LittleEndian
+	if string(b[:4]) != markerMagic {
+		return 0, p, false
+	}
+	c := append([]byte(nil), b...)
+	le.PutUint32(c[4:], 0)
+	if crc32.Checksum(c, castagnoli) != le.Uint32(b[4:]) {
+		return 0, p, false
+	}
+	return le.Uint64(b[8:]), position{index: le.Uint64(b[16:]), term: le.Uint64(b[24:])}, true
+}
+
+// mark writes and syncs the marker.
+func (l *Log) mark(p position) error {
+	le := binary.LittleEndian
+	l.gen++
+	b := make([]byte, markerSlot)
+	copy(b, markerMagic)
+	le.PutUint64(b[8:], l.gen)
+	le.PutUint64(b[16:], p.index)
+	le.PutUint64(b[24:], p.term)
+	le.PutUint32(b[4:], crc32.Checksum(b, castagnoli))
+	if _, err := l.file.WriteAt(b, int64(l.gen%2)*markerSpace); err != nil {
+		return fmt.Errorf("write the catalogue's marker: %w", err)
+	}
+	if err := l.file.Datasync(); err != nil {
+		return fmt.Errorf("write the catalogue's marker: %w", err)
+	}
+	l.last = p
+	return nil
+}
+
+// FirstIndex implements raft.LogStore.
+func (l *Log) FirstIndex() (i uint64, err error) {
+	err = l.guard(func() (err error) { i, err = l.bolt.FirstIndex(); return err })
+	return i, err
+}
+
+// LastIndex implements raft.LogStore.
+func (l *Log) LastIndex() (i uint64, err error) {
+	err = l.guard(func() (err error) { i, err = l.bolt.LastIndex(); return err })
+	return i, err
+}
+
+// GetLog implements raft.LogStore. Damage is a *disk.CorruptError.
+func (l *Log) GetLog(index uint64, log *raft.Log) error {
+	var e raft.Log
+	if err := l.guard(func() error { return l.bolt.GetLog(index, &e) }); err != nil {
+		var damage *disk.CorruptError
+		if errors.Is(err, raft.ErrLogNotFound) || errors.As(err, &damage) {
+			return err
+		}
+		// What can't be decoded is damaged too.
+		return &disk.CorruptError{File: l.name, Offset: -1, Reason: fmt.Sprintf("entry %d: %v", index, err)}
+	}
+	n := len(e.Data) - sumSize
+	if n < 0 || e.Index != index || binary.LittleEndian.Uint32(e.Data[n:]) != sum(&e, e.Data[:n]) {
+		return &disk.CorruptError{File: l.name, Offset: -1, Reason: fmt.Sprintf("the checksum of entry %d is wrong", index)}
+	}
+	e.Data = e.Data[:n:n]
+	*log = e
+	return nil
+}
+
+// sum is the checksum of an entry with the given data.
+func sum(e *raft.Log, data []byte) uint32 {
+	le := binary.LittleEndian
+	var b [21]byte
+	le.PutUint64(b[:], e.Index)
+	le.PutUint64(b[8:], e.Term)
+	b[16] = byte(e.Type)
+	le.PutUint32(b[17:], uint32(len(data)))
+	crc := crc32.Update(0, castagnoli, b[:])
+	crc = crc32.Update(crc, castagnoli, data)
+	return crc32.Update(crc, castagnoli, e.Extensions)
+}
+
+// StoreLog implements raft.LogStore.
+func (l *Log) StoreLog(log *raft.Log) error { return l.StoreLogs([]*raft.Log{log}) }
+
+// StoreLogs implements raft.LogStore: the entries are durable on return.
+func (l *Log) StoreLogs(logs []*raft.Log) error {
+	if len(logs) == 0 {
+		return nil
+	}
+	summed := make([]*raft.Log, len(logs))
+	for i, e := range logs {
+		c := *e
+		c.Data = make([]byte, 0, len(e.Data)+sumSize)
+		c.Data = append(c.Data, e.Data...)
+		c.Data = binary.LittleEndian.AppendUint32(c.Data, sum(e, e.Data))
+		summed[i] = &c
+	}
+	if err := l.guard(func() error { return l.bolt.StoreLogs(summed) }); err != nil {
+		return fmt.Errorf("append to the catalogue's log: %w", err)
+	}
+	last := logs[len(logs)-1]
+	return l.mark(position{index: last.Index, term: last.Term})
+}
+
+// DeleteRange implements raft.LogStore.
+func (l *Log) DeleteRange(from, to uint64) error {
+	if to >= l.last.index && l.last.index != 0 && from <= l.last.index {
+		// First lower what must be there, or a crash in between would look like a
+		// log that has gone back.
+		var before position
+		var e raft.Log
+		switch err := l.GetLog(from-1, &e); {
+		case err == nil:
+			before = position{index: e.Index, term: e.Term}
+		case !errors.Is(err, raft.ErrLogNotFound):
+			return err
+		}
+		if err := l.mark(before); err != nil {
+			return err
+		}
+	}
+	if err := l.guard(func() error { return l.bolt.DeleteRange(from, to) }); err != nil {
+		return fmt.Errorf("delete from the catalogue's log: %w", err)
+	}
+	return nil
+}
+
+// Close closes the files.
+func (l *Log) Close() error {
+	return errors.Join(l.guard(l.bolt.Close), l.file.Close())
+}

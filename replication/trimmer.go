@@ -1,0 +1,55 @@
+package replication
+
+import (
+	"github.com/hashicorp/raft"
+)
+
+// trailingMin is what raft is told to leave below a snapshot. What really stays
+// is decided by bytes, in trimmer; it must be more than zero so that raft's trims
+// never reach the last entry, by which trimmer knows them.
+const trailingMin = 1
+
+// catalogTrailing is how many entries of group 0 stay below its older snapshot.
+const catalogTrailing = 64
+
+// trimmer is a log store whose beginning is cut off only as far as nobody needs
+// it: neither to restore from the older of the two snapshots, nor to replay what
+// the machine's last but one flush lacks, nor (in bytes) for followers a little
+// behind.
+type trimmer struct {
+	raft.LogStore
+	group *Group
+}
+
+// DeleteRange implements raft.LogStore.
+func (t *trimmer) DeleteRange(from, to uint64) error {
+	last, err := t.LastIndex()
+	if err != nil {
+		return err
+	}
+	if to >= last {
+		return t.LogStore.DeleteRange(from, to) // a diverging end
+	}
+	_, older, err := t.group.snapshots.Generations()
+	if err != nil {
+		return err
+	}
+	keep := min(older, to)
+	g := t.group
+	g.mu.Lock()
+	if g.flushed > 0 {
+		keep = min(keep, g.flushed1)
+	}
+	g.mu.Unlock()
+	if g.wal != nil {
+		keep = min(keep, g.wal.Back(g.node.cfg.TrailingBytes)-1)
+	} else if last > catalogTrailing {
+		keep = min(keep, last-catalogTrailing)
+	} else {
+		return nil
+	}
+	if keep < from {
+		return nil
+	}
+	return t.LogStore.DeleteRange(from, keep)
+}

@@ -135,6 +135,10 @@ type Advertisement struct {
 // Key returns what tells the advertisement apart in its account.
 func (a *Advertisement) Key() Key { return Key{a.Name, a.Owner.Key()} }
 
+// Body returns what the owner wrote as canonical JSON, without the instance: what
+// is proposed, kept and compared. The caller must not change it.
+func (a *Advertisement) Body() []byte { return a.body }
+
 // MarshalJSON returns what the owner wrote, with what the server knows: id,
 // pattern, revision, created, changed. Equal advertisements give equal bytes.
 func (a *Advertisement) MarshalJSON() ([]byte, error) {
@@ -175,6 +179,9 @@ func ParseAdvertisement(body []byte) (*Advertisement, *topics.Fault) {
 	}
 	for _, f := range serverFields {
 		delete(a.fields, f)
+	}
+	if a.Owner.Instance != "" { // who holds it, not what it says: instances share one advertisement
+		a.fields["owner"] = withoutField(a.fields["owner"], "instance")
 	}
 	canonical, err := json.Marshal(a.fields)
 	if err != nil {
@@ -338,6 +345,19 @@ func validName(s string) bool {
 		}
 	}
 	return true
+}
+
+func withoutField(object json.RawMessage, field string) json.RawMessage {
+	var all map[string]json.RawMessage
+	if json.Unmarshal(object, &all) != nil {
+		return object
+	}
+	delete(all, field)
+	b, err := json.Marshal(all)
+	if err != nil {
+		return object
+	}
+	return b
 }
 
 func withField(object json.RawMessage, field string, value string) json.RawMessage {

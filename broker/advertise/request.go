@@ -1,0 +1,361 @@
+package advertise
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nuid"
+
+	"github.com/heraldmq/herald/broker/state"
+	"github.com/heraldmq/herald/replication"
+	"github.com/heraldmq/herald/topics"
+	"github.com/heraldmq/herald/topics/catalogue"
+	"github.com/heraldmq/herald/topics/subject"
+)
+
+// The refusals of the service; those about an advertisement itself are the
+// catalogue's. The codes from 20000 up are Herald's own.
+var (
+	faultBusy      = &topics.Fault{Status: 503, ErrCode: 20010, Text: "too many requests are waiting; try again"}
+	faultNotLeader = &topics.Fault{Status: 503, ErrCode: 20011, Text: "this node does not lead the catalogue; try again"}
+	faultWatches   = &topics.Fault{Status: 503, ErrCode: 20012, Text: fmt.Sprintf("the account has %d watches already", watchesMax)}
+)
+
+func badRequest(err error) *topics.Fault {
+	return topics.NewFault(400, 20000, "request is not valid: %s", err)
+}
+
+// reply is any answer.
+type reply struct {
+	Error *apiError `json:"error,omitempty"`
+
+	Advertisement *catalogue.Advertisement `json:"advertisement,omitempty"`
+	Lease         *leaseReply              `json:"lease,omitempty"`
+	Withdrawn     bool                     `json:"withdrawn,omitempty"`
+
+	Advertisements []*catalogue.Advertisement `json:"advertisements,omitempty"`
+	Total          *int                       `json:"total,omitempty"`
+	Offset         *int                       `json:"offset,omitempty"`
+	Watching       bool                       `json:"watching,omitempty"`
+
+	Revision uint64 `json:"revision,omitempty"`
+}
+
+type leaseReply struct {
+	Holders int        `json:"holders"`           // connections that keep it alive
+	Expires *time.Time `json:"expires,omitempty"` // when the last of them must have renewed; none: as long as it is connected
+}
+
+type apiError struct {
+	Code        int    `json:"code"`
+	ErrCode     uint16 `json:"err_code"`
+	Description string `json:"description"`
+}
+
+func errorReply(err error) reply {
+	var f *topics.Fault
+	switch {
+	case errors.As(err, &f):
+	case errors.Is(err, replication.ErrNotLeader):
+		f = faultNotLeader
+	default:
+		f = topics.NewFault(503, 20013, "%s", err)
+	}
+	return reply{Error: &apiError{f.Status, f.ErrCode, f.Text}}
+}
+
+func encode(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil { // only what was decoded from JSON is in there
+		return fmt.Appendf(nil, `{"error":{"code":500,"err_code":20014,"description":%q}}`, err.Error())
+	}
+	return b
+}
+
+// decode reads a request's body; an empty one is that of {}.
+func decode(payload []byte, into any, strict bool) error {
+	if len(bytes.TrimSpace(payload)) == 0 {
+		return nil
+	}
+	d := json.NewDecoder(bytes.NewReader(payload))
+	if strict {
+		d.DisallowUnknownFields()
+	}
+	if err := d.Decode(into); err != nil {
+		return err
+	}
+	if strict {
+		if _, err := d.Token(); !errors.Is(err, io.EOF) {
+			return errors.New("there is something behind the JSON object")
+		}
+	}
+	return nil
+}
+
+// carryOut answers one request.
+func (s *Service) carryOut(ctx context.Context, r request) {
+	answer, err := s.answer(ctx, r)
+	if errors.Is(err, errAnswered) {
+		return
+	}
+	if err != nil {
+		answer = errorReply(err)
+	}
+	r.respond(encode(answer))
+}
+
+func (s *Service) answer(ctx context.Context, r request) (reply, error) {
+	if !s.o.Catalogue.IsCatalogueLeader() {
+		return reply{}, faultNotLeader
+	}
+	switch r.verb {
+	case "PUT":
+		return s.put(ctx, r)
+	case "GET":
+		return s.get(r)
+	case "LIST":
+		return s.list(r)
+	case "RENEW":
+		return s.renew(r)
+	default:
+		return s.withdraw(ctx, r)
+	}
+}
+
+// named is the request of GET, RENEW and WITHDRAW. The owner may be left out
+// when only one has the name.
+type named struct {
+	Name  string  `json:"name"`
+	Owner *string `json:"owner"`
+}
+
+func (s *Service) named(r request) (*catalogue.Advertisement, uint64, error) {
+	var q named
+	if err := decode(r.payload, &q, true); err != nil {
+		return nil, 0, badRequest(err)
+	}
+	all, revision := s.o.Catalogue.Advertisements(r.account)
+	var found []*catalogue.Advertisement
+	for _, a := range all {
+		if a.Name == q.Name && (q.Owner == nil || *q.Owner == a.Owner.Key()) {
+			found = append(found, a)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return nil, 0, catalogue.FaultNoAdvertised
+	case 1:
+		return found[0], revision, nil
+	}
+	owners := make([]string, len(found))
+	for i, a := range found {
+		owners[i] = fmt.Sprintf("%q", a.Owner.Key())
+	}
+	return nil, 0, topics.NewFault(409, 20005, "several advertise %s: say which owner of %s", q.Name, strings.Join(owners, ", "))
+}
+
+func holderOf(r request) string { return fmt.Sprintf("c%d", r.client) }
+
+func (s *Service) put(ctx context.Context, r request) (reply, error) {
+	a, fault := catalogue.ParseAdvertisement(r.payload)
+	if fault != nil {
+		return reply{}, fault
+	}
+	if a.Durable != nil {
+		if err := s.makeTopic(ctx, r.account, a); err != nil {
+			return reply{}, err
+		}
+	}
+	// The lease comes first: the sweeper must not find the advertisement without.
+	k := leaseKey{r.account, a.Key()}
+	s.hold(k, a.Lease, r)
+	put, _, err := s.o.Catalogue.Advertise(ctx, r.account, nuid.Next(), a.Body())
+	if err != nil {
+		if s.find(k) == nil && !errors.Is(err, state.ErrUnknown) {
+			s.mu.Lock()
+			s.leases.drop(k)
+			s.mu.Unlock()
+		}
+		return reply{}, err
+	}
+	return reply{Advertisement: put, Lease: s.leaseOf(k), Revision: put.Revision}, nil
+}
+
+// hold makes the request's connection a holder of an advertisement.
+func (s *Service) hold(k leaseKey, terms catalogue.Lease, r request) {
+	now := s.o.Now()
+	s.mu.Lock()
+	s.leases.hold(k, terms, holderOf(r), r.client, now)
+	s.mu.Unlock()
+	s.nudge()
+}
+
+func (s *Service) leaseOf(k leaseKey) *leaseReply {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.leases.all[k]
+	if e == nil {
+		return nil
+	}
+	l := &leaseReply{Holders: len(e.holders)}
+	var last time.Time
+	for _, h := range e.holders {
+		if h.until.IsZero() {
+			return l
+		}
+		if h.until.After(last) {
+			last = h.until
+		}
+	}
+	if !last.IsZero() {
+		last = last.UTC()
+		l.Expires = &last
+	}
+	return l
+}
+
+func (s *Service) get(r request) (reply, error) {
+	a, _, err := s.named(r)
+	if err != nil {
+		return reply{}, err
+	}
+	return reply{Advertisement: a, Lease: s.leaseOf(leaseKey{r.account, a.Key()}), Revision: a.Revision}, nil
+}
+
+func (s *Service) renew(r request) (reply, error) {
+	a, _, err := s.named(r)
+	if err != nil {
+		return reply{}, err
+	}
+	k := leaseKey{r.account, a.Key()}
+	s.hold(k, a.Lease, r)
+	return reply{Lease: s.leaseOf(k), Revision: a.Revision}, nil
+}
+
+// withdraw ends the part of the connection that asks. The advertisement goes when
+// nobody else holds it, or when the one that asks never did: then somebody means
+// the advertisement itself.
+func (s *Service) withdraw(ctx context.Context, r request) (reply, error) {
+	a, _, err := s.named(r)
+	if err != nil {
+		return reply{}, err
+	}
+	k := leaseKey{r.account, a.Key()}
+	s.mu.Lock()
+	e, who := s.leases.all[k], holderOf(r)
+	if e != nil && e.holders[who] != nil && s.leases.release(k, who) {
+		s.mu.Unlock()
+		return reply{Lease: s.leaseOf(k), Revision: a.Revision}, nil
+	}
+	s.mu.Unlock()
+	if err := s.o.Catalogue.Withdraw(ctx, a, false); err != nil {
+		return reply{}, err
+	}
+	s.mu.Lock()
+	s.leases.drop(k)
+	s.mu.Unlock()
+	return reply{Withdrawn: true}, nil
+}
+
+// query is the request of LIST.
+type query struct {
+	Name    string         `json:"name"`    // exactly this
+	Owner   *string        `json:"owner"`   // exactly this
+	Subject string         `json:"subject"` // a pattern that overlaps the advertised one
+	Role    catalogue.Role `json:"role"`
+	Kind    string         `json:"kind"`
+	Tags    []string       `json:"tags"` // all of these
+	Offset  int            `json:"offset"`
+	Limit   int            `json:"limit"`
+	Watch   bool           `json:"watch"`
+}
+
+func (q *query) matches(a *catalogue.Advertisement) bool {
+	return (q.Name == "" || q.Name == a.Name) &&
+		(q.Owner == nil || *q.Owner == a.Owner.Key()) &&
+		(q.Subject == "" || subject.Overlap(q.Subject, a.Pattern)) &&
+		(q.Role == "" || q.Role == a.Role) &&
+		(q.Kind == "" || q.Kind == a.Kind) &&
+		!slices.ContainsFunc(q.Tags, func(t string) bool { return !slices.Contains(a.Tags, t) })
+}
+
+// The bounds of one page: it must fit into a message, whose default bound is 1
+// MiB, even when an advertisement is as big as may be.
+const (
+	pageMax      = 1000
+	pageBytesMax = 512 << 10
+)
+
+func (s *Service) list(r request) (reply, error) {
+	var q query
+	if err := decode(r.payload, &q, true); err != nil {
+		return reply{}, badRequest(err)
+	}
+	if q.Subject != "" && !subject.Valid(q.Subject) {
+		return reply{}, badRequest(errors.New("subject is not a pattern"))
+	}
+	if q.Watch {
+		return reply{}, s.watch(r, q)
+	}
+	all, revision := s.o.Catalogue.Advertisements(r.account)
+	all = slices.DeleteFunc(all, func(a *catalogue.Advertisement) bool { return !q.matches(a) })
+	total, offset := len(all), min(max(q.Offset, 0), len(all))
+	all = all[offset:]
+	all = all[:min(len(all), cmp.Or(max(q.Limit, 0), pageMax), pageMax)]
+	size := 0
+	for i, a := range all {
+		if size += len(a.Body()) + 512; size > pageBytesMax && i > 0 {
+			all = all[:i]
+			break
+		}
+	}
+	return reply{Advertisements: all, Total: &total, Offset: &offset, Revision: revision}, nil
+}
+
+// metadataKey marks the topics the service has made.
+const metadataKey = "herald.advertisement"
+
+// makeTopic sees to it that the topic an advertisement asks for is there. One
+// that somebody else made serves as well, if it takes in the advertised subject.
+func (s *Service) makeTopic(ctx context.Context, account string, a *catalogue.Advertisement) error {
+	d := a.Durable
+	cfg := topics.Config{
+		Name: d.Topic, Description: a.Summary, Subjects: []string{a.Pattern}, Retention: d.Retention,
+		MaxConsumers: -1, MaxMsgs: -1, MaxBytes: -1, MaxMsgsPer: -1, MaxMsgSize: -1,
+		Discard: topics.DiscardOld, Storage: topics.StoreFile, Replicas: max(d.Replicas, 1),
+		MaxAge: time.Duration(d.MaxAge), Duplicates: 2 * time.Minute, AllowDirect: true,
+		Metadata: map[string]string{metadataKey: a.Name},
+	}
+	if d.MaxBytes > 0 {
+		cfg.MaxBytes = d.MaxBytes
+	}
+	if d.MaxMsgs > 0 {
+		cfg.MaxMsgs = d.MaxMsgs
+	}
+	if cfg.MaxAge > 0 {
+		cfg.Duplicates = min(cfg.Duplicates, cfg.MaxAge)
+	}
+	if first := subject.Token(a.Pattern, 0); strings.HasPrefix(first, "$") || first == ">" || first == "*" {
+		return topics.NewFault(400, 20001, "advertisement is not valid: subject: what is kept must not begin with $, * or >")
+	}
+	t, ok := s.o.Catalogue.Topic(account, cfg.Name)
+	var err error
+	switch {
+	case !ok:
+		_, _, err = s.o.Catalogue.CreateTopic(ctx, account, cfg)
+	case t.Config().Metadata[metadataKey] == a.Name:
+		cfg.Storage, cfg.Replicas = t.Config().Storage, t.Config().Replicas
+		_, err = s.o.Catalogue.UpdateTopic(ctx, account, cfg)
+	case !slices.ContainsFunc(t.Config().Subjects, func(p string) bool { return subject.Covers(p, a.Pattern) }):
+		err = topics.NewFault(409, 20006, "topic %s exists and does not take in %s: give another durable.topic", cfg.Name, a.Pattern)
+	}
+	return err
+}

@@ -12,8 +12,8 @@
 //   - streams.go, streamlists.go, messages.go, direct.go: streams
 //   - consumers.go, consumerlists.go: consumers
 //   - cluster.go: step-down and what a single node refuses
-//   - streamconfig.go, streamupdate.go, consumerconfig.go, consumerupdate.go,
-//     transform.go: what a config must be; pure functions
+//   - streamconfig.go, sourceconfig.go, streamupdate.go, consumerconfig.go,
+//     consumerupdate.go: what a config must be; pure functions
 //   - advisory.go: what is told on $JS.EVENT.ADVISORY.>
 //
 // Nothing is decided here that replicas could disagree on: a handler checks a

@@ -7,6 +7,7 @@ import (
 	"github.com/heraldmq/herald/broker/jsapi"
 	"github.com/heraldmq/herald/topics"
 	"github.com/heraldmq/herald/topics/subject"
+	"github.com/heraldmq/herald/topics/transform"
 )
 
 // A sourceKind words the faults of a mirror or of a source.
@@ -105,8 +106,8 @@ func checkSource(s *topics.StreamSource, kind *sourceKind, env *environment) *to
 		if t.Source != "" && !subject.Valid(t.Source) {
 			return kind.filter("invalid subject " + t.Source)
 		}
-		if why := checkTransform(t.Source, t.Destination); why != "" {
-			return kind.transform(why)
+		if _, err := transform.New(t.Source, t.Destination); err != nil {
+			return kind.transform(err.Error())
 		}
 		for _, o := range s.SubjectTransforms[:i] {
 			if subject.Overlap(orAll(o.Source), orAll(t.Source)) {

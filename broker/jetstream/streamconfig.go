@@ -8,6 +8,7 @@ import (
 	"github.com/heraldmq/herald/broker/jsapi"
 	"github.com/heraldmq/herald/topics"
 	"github.com/heraldmq/herald/topics/subject"
+	"github.com/heraldmq/herald/topics/transform"
 )
 
 const (
@@ -279,8 +280,8 @@ func streamTransform(c *topics.Config, _ *environment, _ bool) *topics.Fault {
 	if t.Source != "" && !subject.Valid(t.Source) {
 		return jsapi.TransformSource("invalid subject " + t.Source)
 	}
-	if why := checkTransform(t.Source, t.Destination); why != "" {
-		return jsapi.TransformDestination(why)
+	if _, err := transform.New(t.Source, t.Destination); err != nil {
+		return jsapi.TransformDestination(err.Error())
 	}
 	return nil
 }
@@ -290,14 +291,13 @@ func streamRepublish(c *topics.Config, _ *environment, _ bool) *topics.Fault {
 	if r == nil {
 		return nil
 	}
-	src := r.Source
-	word(&src, ">")
-	if !subject.Valid(src) || checkTransform(src, r.Destination) != "" || r.Destination == "" ||
-		strings.HasPrefix(r.Destination, "$JS.API") {
-		return badConfig("stream configuration for republish with transform from '%s' to '%s' not valid", src, r.Destination)
+	t, err := transform.New(r.Source, r.Destination)
+	if err != nil || r.Destination == "" || strings.HasPrefix(r.Destination, "$JS.API") {
+		return badConfig("stream configuration for republish with transform from '%s' to '%s' not valid",
+			orAll(r.Source), r.Destination)
 	}
 	for _, s := range c.Subjects {
-		if subject.Overlap(s, transformPattern(r.Destination)) {
+		if subject.Overlap(s, t.Pattern()) {
 			return badConfig("stream configuration for republish destination forms a cycle")
 		}
 	}

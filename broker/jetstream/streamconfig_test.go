@@ -281,35 +281,3 @@ func TestSealingBringsTheOtherFlags(t *testing.T) {
 		t.Errorf("got %+v", next.Config)
 	}
 }
-
-func TestTransformDestinations(t *testing.T) {
-	for _, tt := range []struct{ src, dest, want string }{
-		{"x.*", "y.{{partition(5)}}", ""},
-		{"x.*", "y.{{partition(5,1)}}", ""},
-		{"x.*", "y.{{partition(5,3)}}", "invalid mapping destination: wildcard index out of range in {{partition(5,3)}}: [3]"},
-		{"x.*", "y.{{foo(1)}}", "invalid mapping destination: unknown function in {{foo(1)}}"},
-		{"x.*", "y.{{split(1,-)}}", ""},
-		{"x.*", "y.{{splitFromLeft(1,2)}}", ""},
-		{"x.*", "y.{{SliceFromRight(1,2)}}", ""},
-		{"x.*", "y.{{left(1,2)}}", ""},
-		{"x.*", "y.{{random(5)}}", ""},
-		{"x.*", "y.{{wildcard(1)", ""},
-		{"x.*", "y.{{wildcard()}}", "invalid mapping destination: not enough arguments passed to the function in {{wildcard()}}"},
-		{"x.*", "y.{{wildcard(1,2)}}", "invalid mapping destination: too many arguments passed to the function in {{wildcard(1,2)}}"},
-		{"x.*", "y.$2", "invalid mapping destination: wildcard index out of range in $2: [2]"},
-		{"x.*", "y.{{wildcard(x)}}", "invalid mapping destination: function argument is invalid or in the wrong format in {{wildcard(x)}}"},
-		{"x.*", "y.>", "invalid subject"},
-		{"x.*", "y.*", "invalid subject"},
-		{"x.>", "y.z", "invalid subject"},
-		{"x.*", "{{wildcard(1)}}.z", ""},
-		{"x.*", "y..z", "invalid mapping destination: invalid transform"},
-		{"x.*", "", ""},
-		{">", "y.>", ""},
-		{"", "y.>", ""},
-		{"x.*.*", "y.{{wildcard(2)}}", ""},
-	} {
-		if got := checkTransform(tt.src, tt.dest); got != tt.want {
-			t.Errorf("%s -> %s: got %q, want %q", tt.src, tt.dest, got, tt.want)
-		}
-	}
-}

@@ -37,7 +37,7 @@ type SequenceInfo struct {
 type PriorityGroupState struct {
 	Group          string    `json:"group"`
 	PinnedClientID string    `json:"pinned_client_id,omitempty"`
-	PinnedTime     time.Time `json:"pinned_ts,omitzero"`
+	PinnedTime     time.Time `json:"pinned_ts"`
 }
 
 // The values of ConsumerRequest.Action.

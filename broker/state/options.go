@@ -13,7 +13,7 @@ import (
 // value works.
 type Options struct {
 	Dir        string // the node's directory; Open makes it
-	NodeID     string // this node's name among its peers; default "n1"
+	NodeID     string // this node's name among its peers; default: the one the directory was made with, or a random one
 	ServerName string // shown as the leader in cluster information
 	Domain     string // named in PubAcks when set
 	Groups     int    // data groups of a new node; default 1

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,12 +42,6 @@ type State struct {
 }
 
 func (o Options) withDefaults() Options {
-	if o.NodeID == "" {
-		o.NodeID = "n1"
-	}
-	if o.ServerName == "" {
-		o.ServerName = o.NodeID
-	}
 	if o.Groups <= 0 {
 		o.Groups = 1
 	}
@@ -94,6 +89,8 @@ func (s *State) open() (err error) {
 	if err != nil {
 		return fmt.Errorf("open the log in %s: %w", s.o.Dir, err)
 	}
+	s.o.NodeID = s.node.ID()
+	s.o.ServerName = cmp.Or(s.o.ServerName, s.o.NodeID)
 	s.catalogue = &catalogueMachine{fatal: s.fail, told: s.advertisementChanged, c: catalogue.New()}
 	if s.meta, err = s.node.Start(topics.CatalogueGroup, s.catalogue); err != nil {
 		return fmt.Errorf("start the catalogue: %w", err)

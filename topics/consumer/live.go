@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"slices"
 	"time"
 
 	"github.com/heraldmq/herald/topics"
@@ -120,14 +121,24 @@ func (c *Consumer) Room() int {
 func (c *Consumer) Cursor() (from topics.Sequence, only bool) {
 	l := c.live
 	if c.initial != nil {
-		for _, seq := range c.initial.seqs {
-			if seq >= l.cursor {
-				return seq, true
-			}
+		if i, _ := slices.BinarySearch(c.initial.seqs, l.cursor); i < len(c.initial.seqs) {
+			return c.initial.seqs[i], true
 		}
 		l.cursor = max(l.cursor, c.initial.resume)
 	}
 	return l.cursor, false
+}
+
+// Initial appends up to n of the messages that a last_per_subject consumer gets
+// before it follows the topic; none are left when nothing is appended. Some may
+// be gone: Skip them.
+func (c *Consumer) Initial(dst []topics.Sequence, n int) []topics.Sequence {
+	from, only := c.Cursor()
+	if !only {
+		return dst
+	}
+	i, _ := slices.BinarySearch(c.initial.seqs, from)
+	return append(dst, c.initial.seqs[i:min(i+n, len(c.initial.seqs))]...)
 }
 
 // Skip tells that there is nothing for the consumer before next.
@@ -262,3 +273,13 @@ func (c *Consumer) deferTo(seq topics.Sequence, due, now topics.Nanos) bool {
 // NumPending counts the messages still to be delivered: exact, and remembered
 // until the topic changes ahead of the consumer. Deliver keeps the count.
 func (c *Consumer) NumPending() uint64 { return c.count() }
+
+// PendingAfter returns what Deliver will tell as still to be delivered after the
+// message.
+func (c *Consumer) PendingAfter(seq topics.Sequence) uint64 {
+	t := c.live.tally
+	if seq > c.delivered.Stream {
+		t.passed(seq)
+	}
+	return t.n
+}

@@ -48,17 +48,19 @@ func (c *Consumer) count() uint64 {
 	case c.filter == nil || last-t.to > scanMost:
 		return c.recount(removals)
 	default:
-		for seq := max(t.to+1, from); ; seq++ {
-			var ok bool
-			if seq, ok = l.log.Next(c.filter, seq); !ok || seq > last {
-				break
-			}
-			t.n++
-		}
+		t.n += c.scan(max(t.to+1, from), last)
 		t.to = last
 	}
 	t.mark = now
 	return t.n
+}
+
+// scan counts the messages from one sequence to another by looking at them.
+func (c *Consumer) scan(from, to topics.Sequence) (n uint64) {
+	for seq, ok := c.live.log.Next(c.filter, from); ok && seq <= to; seq, ok = c.live.log.Next(c.filter, seq+1) {
+		n++
+	}
+	return n
 }
 
 // recount asks the topic. The topic may grow meanwhile: a count is only used when
@@ -85,6 +87,11 @@ func (c *Consumer) recount(removals RemovalLog) uint64 {
 			from = c.initial.resume
 		}
 		if from <= before {
+			if c.filter != nil && before-from < scanMost {
+				t.n += c.scan(from, before)
+				t.to, t.valid = before, true
+				return t.n
+			}
 			t.n += l.log.Count(c.filter, from)
 		}
 		_, t.to = l.log.Bounds()

@@ -1,0 +1,77 @@
+package delivery
+
+import (
+	"time"
+
+	"github.com/heraldmq/herald/topics"
+	"github.com/heraldmq/herald/topics/consumer"
+)
+
+// LiveInfo is how a consumer stands on the leader.
+type LiveInfo struct {
+	Delivered      consumer.Position
+	AckFloor       consumer.Position
+	NumAckPending  int
+	NumRedelivered int
+	NumWaiting     int
+	NumPending     uint64
+	PushBound      bool
+	Paused         bool
+	PauseRemaining time.Duration
+	Group          string // the pinned_client group, "" if none
+	PinnedClientID string
+	PinnedSince    topics.Nanos
+
+	OldestPending topics.Sequence // the message longest unacknowledged; 0: none
+	OldestSince   topics.Nanos    // when it was last delivered
+}
+
+// Info returns how a consumer stands, as one consistent picture. It reports false
+// when the consumer isn't here.
+func (e *Engine) Info(id topics.TopicID, name string) (LiveInfo, bool) {
+	r := e.reader(id, name)
+	if r == nil {
+		return LiveInfo{}, false
+	}
+	now := e.o.Now()
+	r.heed(now)
+	r.heedBound(now)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.pull.waiting.len() > 0 {
+		r.sweep(now)
+	}
+	i := LiveInfo{
+		Delivered:      r.c.Delivered(),
+		AckFloor:       r.c.AckFloor(),
+		NumAckPending:  r.c.NumAckPending(),
+		NumRedelivered: r.c.NumRedelivered(),
+		NumWaiting:     r.pull.waiting.len(),
+		NumPending:     r.c.NumPending(),
+		PushBound:      r.push.bound,
+	}
+	if until := r.c.PausedUntil(); until > now {
+		i.Paused, i.PauseRemaining = true, time.Duration(until-now)
+	}
+	if r.pull.policy == priorityPinned {
+		i.Group, i.PinnedClientID, i.PinnedSince = r.group(), r.pull.pin.id, r.pull.pin.since
+	}
+	i.OldestPending, i.OldestSince, _ = r.c.OldestPending()
+	return i, true
+}
+
+// heedBound makes push_bound current: clients read it just after they have
+// subscribed.
+func (r *reader) heedBound(now topics.Nanos) {
+	before := r.isBound()
+	r.checkInterest(now)
+	if r.isBound() != before {
+		r.wake()
+	}
+}
+
+func (r *reader) isBound() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.push.bound
+}

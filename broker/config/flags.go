@@ -23,10 +23,10 @@ type flagSpec struct {
 func (c *Command) parseFlags(args []string) error {
 	fs := flag.NewFlagSet(c.program, flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
-	var names []string
+	var dashed []string
 	for _, s := range c.flags() {
 		for name := range strings.SplitSeq(s.names, "|") {
-			names = append(names, name)
+			dashed = append(dashed, "-"+name)
 			if s.value == "" {
 				fs.BoolFunc(name, "", s.set)
 			} else {
@@ -42,7 +42,7 @@ func (c *Command) parseFlags(args []string) error {
 	case err != nil:
 		text := err.Error()
 		if name, ok := strings.CutPrefix(text, "flag provided but not defined: -"); ok {
-			text = fmt.Sprintf("unknown flag -%s%s; -h lists the flags", name, suggest(name, names))
+			text = fmt.Sprintf("unknown flag -%s%s; -h lists the flags", name, suggest("-"+name, dashed))
 		}
 		return Faults{{"command line", text}}
 	case fs.NArg() > 0:

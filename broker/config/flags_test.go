@@ -87,7 +87,7 @@ func TestActions(t *testing.T) {
 
 func TestFlagFaults(t *testing.T) {
 	for args, want := range map[string]string{
-		"--prot 1":                "unknown flag -prot (did you mean "-port"?)",
+		"--prot 1":                "unknown flag -prot (did you mean \"-port\"?)",
 		"-p x":                    "a number from -1 to 65535 is wanted",
 		"--log-format xml":        "text, json or logfmt",
 		"--routes nats://x:1":     "this version runs a single node",

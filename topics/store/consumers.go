@@ -18,7 +18,7 @@ func (s *Store) CreateConsumer(id topics.TopicID, name string, cfg topics.Consum
 		return 0, faultNoTopic
 	}
 	if t.members == nil {
-		t.members = &consumers{byName: make(map[string]*member), byID: make(map[topics.ConsumerID]*member)}
+		t.members = newConsumers()
 	}
 	ms := t.members
 	if ms.byName[name] != nil {
@@ -34,6 +34,10 @@ func (s *Store) CreateConsumer(id topics.TopicID, name string, cfg topics.Consum
 	t.adopt(&member{c: consumer.New(ms.lastID, name, cfg, s.now, view{t}), dirty: true})
 	t.touch()
 	return ms.lastID, nil
+}
+
+func newConsumers() *consumers {
+	return &consumers{byName: make(map[string]*member), byID: make(map[topics.ConsumerID]*member)}
 }
 
 func (t *Topic) adopt(m *member) {
@@ -104,6 +108,7 @@ func (s *Store) DeleteConsumer(id topics.TopicID, name string) bool {
 	}
 	delete(t.members.byName, name)
 	delete(t.members.byID, m.c.ID())
+	t.members.dropped = append(t.members.dropped, m.c.ID())
 	t.releaseUnneeded()
 	t.touch()
 	return true
@@ -198,7 +203,11 @@ func (t *Topic) needed(seq topics.Sequence) bool {
 	if t.members == nil {
 		return false
 	}
-	name := t.subjects.entries[t.meta(seq).sub].name
+	sub := t.meta(seq).sub
+	if sub == lost {
+		return true // better kept than lost
+	}
+	name := t.subjects.entries[sub].name
 	for _, m := range t.members.byID {
 		if m.c.Filter().Match(name) && m.c.Needs(seq) {
 			return true

@@ -14,6 +14,8 @@ type dedupe struct {
 	seqs  map[string]topics.Sequence
 	queue []seenID
 	head  int
+	gone  uint64 // how many left the queue, ever: the ordinal of the oldest
+	saved uint64 // ordinals below are in state.db
 }
 
 type seenID struct {
@@ -38,11 +40,13 @@ func (t *Topic) remember(id string, seq topics.Sequence) {
 		return
 	}
 	if t.dedupe == nil {
-		t.dedupe = &dedupe{seqs: make(map[string]topics.Sequence)}
+		t.dedupe = newDedupe()
 	}
 	t.forgetIDs()
 	t.dedupe.add(seenID{id: id, seq: seq, time: t.s.now})
 }
+
+func newDedupe() *dedupe { return &dedupe{seqs: make(map[string]topics.Sequence)} }
 
 func (d *dedupe) add(e seenID) {
 	d.seqs[e.id] = e.seq
@@ -65,6 +69,7 @@ func (t *Topic) forgetIDs() {
 		}
 		*e = seenID{}
 		d.head++
+		d.gone++
 	}
 	if d.head > len(d.queue)/2 && d.head > 64 || d.head == len(d.queue) {
 		n := copy(d.queue, d.queue[d.head:])

@@ -2,9 +2,9 @@ package store
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/heraldmq/herald/topics"
+	"github.com/heraldmq/herald/topics/datafile"
 )
 
 // ErrNotFound is returned by Load for a sequence that is not alive.
@@ -22,19 +22,12 @@ var ErrUnknownConsumer = errors.New("no such consumer of this topic")
 
 // CorruptError says which bytes on disk are not what was written. The message or
 // topic part there is refused, the rest goes on; repair it from a replica.
-type CorruptError struct {
-	File   string
-	Offset int64
-	Reason string
-}
-
-func (e *CorruptError) Error() string {
-	return fmt.Sprintf("%s is damaged at offset %d: %s; restore it from a replica or a backup", e.File, e.Offset, e.Reason)
-}
+type CorruptError = datafile.CorruptError
 
 // The refusals of the store, with the codes and texts clients know.
 var (
 	faultNoTopic         = topics.NewFault(404, 10059, "stream not found")
+	faultOffline         = topics.NewFault(500, 10118, "stream is offline")
 	faultSealed          = topics.NewFault(400, 10109, "invalid operation on sealed stream")
 	faultTooBig          = topics.NewFault(400, 10054, "message size exceeds maximum allowed")
 	faultHeaderTooBig    = topics.NewFault(400, 10097, "header size exceeds maximum allowed of 64k")

@@ -51,13 +51,6 @@ type meta struct {
 	time topics.Nanos
 }
 
-// meta looks a live message up.
-func (t *Topic) meta(seq topics.Sequence) meta {
-	r, sub := t.refs.at(seq)
-	sl := t.s.tail.slotOf(r)
-	return meta{size: t.size(lengths(sl.data, int(uint32(r)))), sub: sub, time: sl.time}
-}
-
 func (t *Topic) timeOf(seq topics.Sequence) topics.Nanos { return t.meta(seq).time }
 
 // alive tells whether seq is a live message.
@@ -69,8 +62,15 @@ func (t *Topic) alive(seq topics.Sequence) bool {
 func (t *Topic) remove(seq topics.Sequence) {
 	m := t.meta(seq)
 	t.messages--
-	t.bytes -= m.size
-	t.subjects.remove(m.sub, seq)
+	t.bytes -= min(m.size, t.bytes)
+	if m.sub != lost {
+		t.subjects.remove(m.sub, seq)
+	}
+	if seq <= t.saved {
+		if r := t.runAt(seq); r != nil {
+			t.s.uncount(r.file, 1)
+		}
+	}
 	if t.expiries != nil {
 		delete(t.expiries.at, seq)
 	}
@@ -86,8 +86,10 @@ func (t *Topic) remove(seq topics.Sequence) {
 func (t *Topic) advance(seq topics.Sequence) {
 	t.first = t.dead.nextLive(seq)
 	if t.messages == 0 {
-		t.first = t.last + 1
+		t.first, t.bytes = t.last+1, 0
+		t.subjects = subjectTable{histories: t.subjects.histories}
 	}
+	t.dropRuns()
 	t.dead.trim(t.first)
 	t.refs.trim(t.first)
 	t.firstTime = 0
@@ -100,7 +102,7 @@ func (t *Topic) advance(seq topics.Sequence) {
 func (t *Topic) firstOf(i uint32) topics.Sequence {
 	e := &t.subjects.entries[i]
 	if e.loose&looseFirst != 0 {
-		if seq, ok := t.next(t.one(i), max(e.first, t.first)); ok {
+		if seq, ok := t.nextNow(t.one(i), max(e.first, t.first)); ok {
 			e.first, e.loose = seq, e.loose&^looseFirst
 		}
 	}
@@ -111,7 +113,7 @@ func (t *Topic) firstOf(i uint32) topics.Sequence {
 func (t *Topic) lastIn(i uint32) topics.Sequence {
 	e := &t.subjects.entries[i]
 	if e.loose&looseLast != 0 {
-		if seq, ok := t.prev(t.one(i), min(e.last, t.last)); ok {
+		if seq, ok := t.prevNow(t.one(i), min(e.last, t.last)); ok {
 			e.last, e.loose = seq, e.loose&^looseLast
 		}
 	}
@@ -129,7 +131,11 @@ func (t *Topic) rebuildHistories() {
 		return
 	}
 	for seq := t.dead.nextLive(t.first); seq <= t.last; seq = t.dead.nextLive(seq + 1) {
-		e := &t.subjects.entries[t.meta(seq).sub]
+		sub := t.meta(seq).sub
+		if sub == lost {
+			continue
+		}
+		e := &t.subjects.entries[sub]
 		if e.count <= 2 {
 			continue
 		}

@@ -117,6 +117,9 @@ func (m *matcher) matchName(t *Topic, name string) bool {
 	if m == nil {
 		return true
 	}
+	if m.filter == nil {
+		return !m.none && t.subjects.entries[m.only-1].name == name
+	}
 	i, ok := t.subjects.peek(name)
 	return ok && m.match(t, i)
 }

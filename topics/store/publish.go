@@ -16,6 +16,9 @@ import (
 func (s *Store) Publish(off int, p topics.Publish) topics.PublishResult {
 	t := s.find(p.Topic)
 	if t == nil {
+		if s.damaged[p.Topic] != nil {
+			return topics.PublishResult{Fault: faultOffline}
+		}
 		return topics.PublishResult{Fault: faultNoTopic}
 	}
 	cfg := t.cfg
@@ -326,7 +329,12 @@ func (t *Topic) skip() topics.Sequence {
 }
 
 // touch marks the topic as changed since the last flush.
-func (t *Topic) touch() {}
+func (t *Topic) touch() {
+	if !t.dirty {
+		t.dirty = true
+		t.s.dirty = append(t.s.dirty, t)
+	}
+}
 
 // wanted tells whether any consumer of an interest topic lets a subject through.
 func (t *Topic) wanted(subj string) bool {
@@ -350,6 +358,6 @@ func (t *Topic) lastOf(subj string) topics.Sequence {
 		}
 		return t.lastIn(i)
 	}
-	seq, _ := t.prev(t.matcher(topics.NewFilter([]string{subj})), t.last)
+	seq, _ := t.prevNow(t.matcher(topics.NewFilter([]string{subj})), t.last)
 	return seq
 }

@@ -66,6 +66,7 @@ func (s *Store) DeleteMessage(id topics.TopicID, seq topics.Sequence) (bool, *to
 
 // clear removes every message at once.
 func (t *Topic) clear() {
+	t.leaveRuns()
 	t.messages, t.bytes = 0, 0
 	t.first, t.firstTime = t.last+1, 0
 	t.dead = deadSet{}
@@ -132,7 +133,7 @@ func (t *Topic) purgeMatching(pattern string, upTo topics.Sequence, n uint64) {
 	m := t.matcher(topics.NewFilter([]string{pattern}))
 	for seq := t.first; n > 0; n-- {
 		var ok bool
-		if seq, ok = t.next(m, seq); !ok || seq > upTo {
+		if seq, ok = t.nextNow(m, seq); !ok || seq > upTo {
 			return
 		}
 		t.remove(seq)

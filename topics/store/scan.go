@@ -1,8 +1,6 @@
 package store
 
 import (
-	"slices"
-
 	"github.com/heraldmq/herald/topics"
 	"github.com/heraldmq/herald/topics/consumer"
 )
@@ -18,18 +16,27 @@ var (
 func (v view) Bounds() (first, last topics.Sequence) { return v.t.first, v.t.last }
 
 func (v view) Next(f *topics.Filter, from topics.Sequence) (topics.Sequence, bool) {
-	return v.t.next(v.t.matcher(f), from)
+	return v.t.nextNow(v.t.matcher(f), from)
 }
 
 func (v view) Prev(f *topics.Filter, from topics.Sequence) (topics.Sequence, bool) {
-	return v.t.prev(v.t.matcher(f), from)
+	return v.t.prevNow(v.t.matcher(f), from)
 }
 
-func (v view) Count(f *topics.Filter, from topics.Sequence) uint64 { return v.t.count64(f, from) }
+func (v view) Count(f *topics.Filter, from topics.Sequence) uint64 {
+	n, _ := v.t.matches(&tally{}, &lookup{s: v.t.s, wait: true}, f, from)
+	return n
+}
 
-func (v view) LastPerSubject(f *topics.Filter) []topics.Sequence { return v.t.lastPerSubject(f) }
+func (v view) LastPerSubject(f *topics.Filter) []topics.Sequence {
+	seqs, _ := v.t.lastPerSubject(&lookup{s: v.t.s, wait: true}, f)
+	return seqs
+}
 
-func (v view) SequenceAt(at topics.Nanos) topics.Sequence { return v.t.sequenceAt(at) }
+func (v view) SequenceAt(at topics.Nanos) topics.Sequence {
+	seq, _ := v.t.sequenceAt(&lookup{s: v.t.s, wait: true}, at)
+	return seq
+}
 
 // Bounds returns the first live sequence (last+1 when the topic is empty) and
 // the last assigned one.
@@ -40,24 +47,52 @@ func (t *Topic) Bounds() (first, last topics.Sequence) {
 }
 
 // Next returns the first live message at or after from that f lets through.
-func (t *Topic) Next(f *topics.Filter, from topics.Sequence) (topics.Sequence, bool) {
-	t.s.mu.RLock()
-	defer t.s.mu.RUnlock()
-	return t.next(t.matcher(f), from)
+func (t *Topic) Next(f *topics.Filter, from topics.Sequence) (seq topics.Sequence, ok bool) {
+	t.look(func(l *lookup) (done bool) {
+		seq, ok, done = t.next(l, t.matcher(f), from)
+		from = seq
+		return done
+	})
+	return seq, ok
 }
 
 // Prev returns the last live message at or before from that f lets through.
-func (t *Topic) Prev(f *topics.Filter, from topics.Sequence) (topics.Sequence, bool) {
-	t.s.mu.RLock()
-	defer t.s.mu.RUnlock()
-	return t.prev(t.matcher(f), from)
+func (t *Topic) Prev(f *topics.Filter, from topics.Sequence) (seq topics.Sequence, ok bool) {
+	t.look(func(l *lookup) (done bool) {
+		seq, ok, done = t.prev(l, t.matcher(f), from)
+		from = seq
+		return done
+	})
+	return seq, ok
 }
 
 // Count returns exactly how many live messages at or after from f lets through.
-func (t *Topic) Count(f *topics.Filter, from topics.Sequence) uint64 {
-	t.s.mu.RLock()
-	defer t.s.mu.RUnlock()
-	return t.count64(f, from)
+// Without a filter, or from the topic's start, it costs next to nothing; else a
+// look at the indexes of the runs from there on.
+func (t *Topic) Count(f *topics.Filter, from topics.Sequence) (n uint64) {
+	var sum tally
+	t.look(func(l *lookup) (done bool) {
+		n, done = t.matches(&sum, l, f, from)
+		return done
+	})
+	return n
+}
+
+// look calls f with the store's lock held, again and again with more indexes
+// loaded, until it is done.
+func (t *Topic) look(f func(l *lookup) (done bool)) {
+	l := lookup{s: t.s}
+	for {
+		t.s.mu.RLock()
+		done := f(&l)
+		t.s.mu.RUnlock()
+		if len(l.missing) > 0 {
+			l.load()
+		}
+		if done {
+			return
+		}
+	}
 }
 
 // LastFor returns the last live sequence of a subject or pattern, 0 if it has
@@ -72,10 +107,12 @@ func (t *Topic) LastFor(subj string) topics.Sequence {
 
 // LastPerSubject returns, in order, the last live message of each subject that f
 // lets through.
-func (t *Topic) LastPerSubject(f *topics.Filter) []topics.Sequence {
-	t.s.mu.RLock()
-	defer t.s.mu.RUnlock()
-	return t.lastPerSubject(f)
+func (t *Topic) LastPerSubject(f *topics.Filter) (seqs []topics.Sequence) {
+	t.look(func(l *lookup) (done bool) {
+		seqs, done = t.lastPerSubject(l, f)
+		return done
+	})
+	return seqs
 }
 
 // SubjectCounts calls count with every subject f lets through and its number of
@@ -91,10 +128,12 @@ func (t *Topic) SubjectCounts(f *topics.Filter, count func(subj string, messages
 
 // SequenceAt returns the first live message stored at or after at, last+1 if
 // there is none.
-func (t *Topic) SequenceAt(at topics.Nanos) topics.Sequence {
-	t.s.mu.RLock()
-	defer t.s.mu.RUnlock()
-	return t.sequenceAt(at)
+func (t *Topic) SequenceAt(at topics.Nanos) (seq topics.Sequence) {
+	t.look(func(l *lookup) (done bool) {
+		seq, done = t.sequenceAt(l, at)
+		return done
+	})
+	return seq
 }
 
 // DeletedSequences calls f with every dead sequence between the first live
@@ -111,77 +150,4 @@ func (t *Topic) DeletedSequences(f func(topics.Sequence) bool) {
 			return
 		}
 	}
-}
-
-func (t *Topic) next(m *matcher, from topics.Sequence) (topics.Sequence, bool) {
-	for seq := t.dead.nextLive(max(from, t.first)); seq <= t.last; seq = t.dead.nextLive(seq + 1) {
-		if m == nil {
-			return seq, true
-		}
-		if _, sub := t.refs.at(seq); m.match(t, sub) {
-			return seq, true
-		}
-	}
-	return 0, false
-}
-
-func (t *Topic) prev(m *matcher, from topics.Sequence) (topics.Sequence, bool) {
-	for seq := t.dead.prevLive(min(from, t.last)); seq >= t.first && seq > 0; seq = t.dead.prevLive(seq - 1) {
-		if m == nil {
-			return seq, true
-		}
-		if _, sub := t.refs.at(seq); m.match(t, sub) {
-			return seq, true
-		}
-	}
-	return 0, false
-}
-
-func (t *Topic) count64(f *topics.Filter, from topics.Sequence) uint64 {
-	from = max(from, t.first)
-	if t.messages == 0 || from > t.last {
-		return 0
-	}
-	m := t.matcher(f)
-	if m == nil {
-		return uint64(t.last-from) + 1 - (t.dead.total - t.dead.below(from))
-	}
-	var n uint64
-	for seq, ok := t.next(m, from); ok; seq, ok = t.next(m, seq+1) {
-		n++
-	}
-	return n
-}
-
-func (t *Topic) lastPerSubject(f *topics.Filter) []topics.Sequence {
-	var seqs []topics.Sequence
-	t.subjects.each(func(i uint32, e *subjectEntry) bool {
-		if f.Match(e.name) {
-			seq := e.last
-			if e.loose&looseLast != 0 {
-				seq, _ = t.prev(t.one(i), e.last)
-			}
-			seqs = append(seqs, seq)
-		}
-		return true
-	})
-	slices.Sort(seqs)
-	return seqs
-}
-
-func (t *Topic) sequenceAt(at topics.Nanos) topics.Sequence {
-	low, high := t.first, t.last+1
-	for low < high {
-		mid := low + (high-low)/2
-		live := t.dead.nextLive(mid)
-		switch {
-		case live >= high:
-			high = mid
-		case t.timeOf(live) >= at:
-			high = mid
-		default:
-			low = live + 1
-		}
-	}
-	return min(t.dead.nextLive(low), t.last+1)
 }

@@ -2,6 +2,7 @@ package store
 
 import (
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -63,11 +64,25 @@ func (o Options) withDefaults() Options {
 type Store struct {
 	o Options
 
-	mu      sync.RWMutex
-	topics  map[topics.TopicID]*Topic
-	tail    tail
-	applied topics.Index
-	unsaved int64 // bytes of the tail that no file holds yet
+	mu         sync.RWMutex
+	topics     map[topics.TopicID]*Topic
+	tail       tail
+	applied    topics.Index
+	unsaved    int64            // bytes of the tail that no file holds yet
+	dirty      []*Topic         // changed since the last flush
+	deleted    []topics.TopicID // since the last flush
+	emptied    bool             // a data file has no live message left
+	files      map[uint64]*dataFile
+	flushes    []flushed                // which topics are in the flushed part of the tail
+	savedSlot  uint64                   // slots below are flushed
+	savedIndex topics.Index             // entries up to here are flushed
+	armed      bool                     // the flusher knows that something changed
+	urged      bool                     // the flusher knows that there is much
+	damaged    map[topics.TopicID]error // topics whose state could not be read
+
+	flusher *flusher
+
+	cache *blockCache
 
 	// Of the entry being applied; the apply side's, between Begin and End.
 	now     topics.Nanos
@@ -77,15 +92,6 @@ type Store struct {
 	recent  *Topic // the topic of the last publish
 	grown   []topics.TopicID
 }
-
-// Open opens the store in o.Dir, which may be empty.
-func Open(o Options) (*Store, error) {
-	return &Store{o: o.withDefaults(), topics: make(map[topics.TopicID]*Topic)}, nil
-}
-
-// Close makes a last flush and waits for the flusher. Nothing may be applied any
-// more; readers get ErrClosed for what is not in memory.
-func (s *Store) Close() error { return nil }
 
 // Applied returns the index of the last entry applied, at Open that up to which
 // the files hold everything.
@@ -122,7 +128,18 @@ func (s *Store) Begin(i topics.Index, now topics.Nanos, entry []byte) {
 func (s *Store) End() (grown []topics.TopicID) {
 	s.entry = nil
 	grown = s.grown
+	wake := !s.armed
+	s.armed = true
+	if !s.urged && s.unsaved >= s.o.FlushBytes {
+		s.urged, wake = true, true
+	}
 	s.mu.Unlock()
+	if wake {
+		select {
+		case s.flusher.wake <- struct{}{}:
+		default: // it is awake
+		}
+	}
 	return grown
 }
 
@@ -150,8 +167,10 @@ func (s *Store) push(data []byte) uint64 {
 
 // CreateTopic adds a topic. Doing it again with the same id has no effect.
 func (s *Store) CreateTopic(id topics.TopicID, account string, cfg topics.Config, created topics.Nanos) error {
-	if s.topics[id] == nil {
-		s.topics[id] = newTopic(s, id, account, cfg, created)
+	if s.topics[id] == nil && s.damaged[id] == nil {
+		t := newTopic(s, id, account, cfg, created)
+		s.topics[id] = t
+		t.touch()
 	}
 	return nil
 }
@@ -170,11 +189,18 @@ func (s *Store) UpdateTopic(id topics.TopicID, cfg topics.Config) error {
 // DeleteTopic drops a topic with its messages and consumers; false if there is
 // none.
 func (s *Store) DeleteTopic(id topics.TopicID) bool {
+	if s.damaged[id] != nil {
+		delete(s.damaged, id)
+		s.deleted = append(s.deleted, id)
+		return true
+	}
 	t := s.topics[id]
 	if t == nil {
 		return false
 	}
+	t.clear()
 	t.gone = true
+	s.deleted = append(s.deleted, id)
 	delete(s.topics, id)
 	s.recent = nil
 	return true
@@ -197,6 +223,15 @@ func (s *Store) Topic(id topics.TopicID) *Topic {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.topics[id]
+}
+
+// Damaged returns the topics whose state could not be read when the store was
+// opened, and why. They take no message and show none; delete them or restore
+// the folder from a replica.
+func (s *Store) Damaged() map[topics.TopicID]error {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return maps.Clone(s.damaged)
 }
 
 // Topics calls f for each topic until it returns false. f may call the topics'

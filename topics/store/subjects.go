@@ -75,6 +75,12 @@ func (t *subjectTable) add(name string, seq topics.Sequence) (i uint32, fresh bo
 	if !ok {
 		return t.insert(subjectEntry{name: strings.Clone(name), first: seq, last: seq, count: 1}), true
 	}
+	t.addAt(i, seq)
+	return i, false
+}
+
+// addAt is add for a subject whose slot is known.
+func (t *subjectTable) addAt(i uint32, seq topics.Sequence) {
 	e := &t.entries[i]
 	if t.histories && e.count >= 2 {
 		if e.history == nil {
@@ -85,7 +91,18 @@ func (t *subjectTable) add(name string, seq topics.Sequence) (i uint32, fresh bo
 	e.last = seq
 	e.loose &^= looseLast
 	e.count++
-	return i, false
+}
+
+// addRun counts messages of a subject that are later than all before. Only for
+// tables without histories.
+func (t *subjectTable) addRun(name string, first, last topics.Sequence, count uint64) {
+	if i, ok := t.find(name); ok {
+		e := &t.entries[i]
+		e.last = last
+		e.count += count
+		return
+	}
+	t.insert(subjectEntry{name: strings.Clone(name), first: first, last: last, count: count})
 }
 
 func (t *subjectTable) insert(e subjectEntry) uint32 {

@@ -95,6 +95,9 @@ func parts(data []byte, off int) (subject, header, payload []byte) {
 	return b[:s:s], b[s : s+h : s+h], b[s+h : s+h+p : s+h+p]
 }
 
+// refsKept is the largest ring that an emptied topic keeps.
+const refsKept = 64
+
 // refRing holds, for a topic's sequences from first on, where each message is in
 // the tail and which subject it has. Both columns are free of pointers.
 type refRing struct {
@@ -143,7 +146,9 @@ func (r *refRing) trim(seq topics.Sequence) {
 		return
 	}
 	if uint64(seq-r.first) >= uint64(r.n) {
-		*r = refRing{}
+		if r.n = 0; len(r.refs) > refsKept {
+			*r = refRing{}
+		}
 		return
 	}
 	r.n -= int(seq - r.first)

@@ -23,6 +23,8 @@ type Topic struct {
 	last      topics.Sequence
 	firstTime topics.Nanos
 	lastTime  topics.Nanos
+	saved     topics.Sequence // up to here everything alive is in runs
+	runs      []run
 	refs      refRing
 	dead      deadSet
 	subjects  subjectTable
@@ -32,6 +34,7 @@ type Topic struct {
 	lastMsgID string
 	grew      bool // in s.grown
 	gone      bool // deleted
+	dirty     bool // in s.dirty
 
 	matchMu  sync.Mutex // taken with s.mu held either way
 	matchers []*matcher
@@ -39,9 +42,10 @@ type Topic struct {
 
 // consumers are a topic's consumers.
 type consumers struct {
-	byName map[string]*member
-	byID   map[topics.ConsumerID]*member
-	lastID topics.ConsumerID
+	byName  map[string]*member
+	byID    map[topics.ConsumerID]*member
+	lastID  topics.ConsumerID
+	dropped []topics.ConsumerID // since the last flush
 }
 
 type member struct {

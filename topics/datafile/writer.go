@@ -1,0 +1,178 @@
+package datafile
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+
+	"github.com/heraldmq/herald/topics"
+)
+
+const (
+	magicStart = "HERALDR1"
+	magicEnd   = "HERALDRE"
+	headerSize = 24
+	footerSize = 40
+
+	// writeStep is how much is handed to the kernel, and started on its way to the
+	// disk, at a time: a single large fsync at the end would hold up the write-ahead
+	// log's.
+	writeStep = 1 << 20
+)
+
+// Writer writes one file. Messages come sorted by topic and, within it, by
+// sequence.
+type Writer struct {
+	f      *os.File
+	path   string
+	number uint64
+	buf    []byte
+	offset int64 // of buf's end in the file
+
+	run    Run
+	seed   uint32
+	block  blockBuilder
+	blocks []byte // of all runs so far; they are written after the records
+	runs   []Run
+}
+
+// Create starts a file; the path must not exist.
+func Create(path string, number uint64) (*Writer, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("create data file: %w", err)
+	}
+	w := &Writer{f: f, path: path, number: number, buf: make([]byte, 0, writeStep+writeStep/4)}
+	w.buf = append(w.buf, magicStart...)
+	w.buf = binary.LittleEndian.AppendUint64(w.buf, number)
+	w.buf = append(w.buf, 0, 0, 0, 0)
+	w.buf = binary.LittleEndian.AppendUint32(w.buf, Checksum(0, w.buf))
+	w.offset = headerSize
+	return w, nil
+}
+
+// Add writes a message; it keeps nothing of m.
+func (w *Writer) Add(topic topics.TopicID, m *Message) error {
+	r := &w.run
+	size := m.size()
+	if r.Messages > 0 && (r.Topic != topic || r.Messages == RunMessages || int(r.Length)+size > RunBytes ||
+		uint64(m.Sequence-r.First) > 1<<31) {
+		w.Cut()
+	}
+	if r.Messages == 0 {
+		if len(w.runs) == 0 || w.runs[len(w.runs)-1].Topic != topic {
+			w.seed = seed(topic)
+		}
+		*r = Run{Topic: topic, First: m.Sequence, FirstTime: m.Time, Offset: w.offset}
+	}
+	r.Last, r.LastTime = m.Sequence, m.Time
+	r.Length += uint32(size)
+	r.Messages++
+	w.block.add(m)
+	w.buf = appendRecord(w.buf, w.seed, m)
+	w.offset += int64(size)
+	return w.step(writeStep)
+}
+
+// Cut ends the current run: the next message starts another. Messages that
+// others of the topic, in another file, lie between belong in different runs.
+func (w *Writer) Cut() {
+	r := &w.run
+	if r.Messages == 0 {
+		return
+	}
+	r.Headers, r.Expiring = w.block.headers, w.block.expiring
+	r.block = int64(len(w.blocks))
+	w.blocks = w.block.appendDictionary(w.blocks)
+	r.dictionary = uint32(int64(len(w.blocks)) - r.block)
+	w.blocks = w.block.appendColumns(w.blocks)
+	r.columns = uint32(int64(len(w.blocks)) - r.block - int64(r.dictionary))
+	w.runs = append(w.runs, *r)
+	*r = Run{}
+	w.block.reset()
+}
+
+// step writes the buffer out once it has reached a size.
+func (w *Writer) step(size int) error {
+	if len(w.buf) < size {
+		return nil
+	}
+	at := w.offset - int64(len(w.buf))
+	if _, err := w.f.WriteAt(w.buf, at); err != nil {
+		return fmt.Errorf("write data file %s at %d: %w", w.path, at, err)
+	}
+	startWriteback(w.f, at, int64(len(w.buf)))
+	w.buf = w.buf[:0]
+	return nil
+}
+
+func (w *Writer) append(b []byte) error {
+	for len(b) > 0 {
+		n := min(len(b), writeStep)
+		w.buf = append(w.buf, b[:n]...)
+		w.offset += int64(n)
+		b = b[n:]
+		if err := w.step(writeStep); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Offset returns how many bytes there are so far, the index excluded.
+func (w *Writer) Offset() int64 { return w.offset }
+
+// Finish writes the index, syncs the file and returns it opened for reading.
+// The folder's entry is not synced. On an error the file is removed.
+func (w *Writer) Finish() (*File, error) {
+	w.Cut()
+	blocks := w.offset
+	for i := range w.runs {
+		w.runs[i].block += blocks
+	}
+	err := w.append(w.blocks)
+	directory := w.offset
+	var tail []byte
+	for i := range w.runs {
+		tail = w.runs[i].append(tail)
+	}
+	sum := Checksum(0, tail)
+	footer := binary.LittleEndian.AppendUint64(nil, uint64(directory))
+	footer = binary.LittleEndian.AppendUint32(footer, uint32(len(w.runs)))
+	footer = binary.LittleEndian.AppendUint32(footer, sum)
+	footer = binary.LittleEndian.AppendUint64(footer, w.number)
+	footer = append(footer, 0, 0, 0, 0)
+	footer = binary.LittleEndian.AppendUint32(footer, Checksum(0, footer))
+	footer = append(footer, magicEnd...)
+	if err == nil {
+		err = w.append(append(tail, footer...))
+	}
+	if err == nil {
+		err = w.step(1)
+	}
+	if err == nil {
+		if err = w.f.Sync(); err != nil {
+			err = &SyncError{Err: fmt.Errorf("sync data file %s: %w", w.path, err)}
+		}
+	}
+	if err != nil {
+		w.Abort()
+		return nil, err
+	}
+	f := &File{path: w.path, number: w.number, length: w.offset, f: w.f, Runs: w.runs}
+	f.refs.Store(1)
+	return f, nil
+}
+
+// Abort gives the file up and removes it.
+func (w *Writer) Abort() {
+	_ = w.f.Close()       // nothing of it is needed
+	_ = os.Remove(w.path) // if it stays, the next open of the store removes it
+}
+
+// SyncError is a failed fsync: what the disk holds is unknown, and asking again
+// would hide it. The process must not go on.
+type SyncError struct{ Err error }
+
+func (e *SyncError) Error() string { return e.Err.Error() }
+func (e *SyncError) Unwrap() error { return e.Err }

@@ -1,0 +1,534 @@
+package store
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/heraldmq/herald/topics"
+	"github.com/heraldmq/herald/topics/datafile"
+)
+
+// flusher is the store's goroutine that writes what was applied to the disk. It
+// is started by Open and ended, after a last flush, by Close.
+type flusher struct {
+	s        *Store
+	db       *stateDB
+	next     uint64 // number of the next data file
+	msgs     []cutMessage
+	wake     chan struct{}
+	requests chan chan error
+	stop     chan struct{}
+	done     chan struct{}
+	err      error // why it ended; read after done
+}
+
+// retryEvery is how long a flush that found no space waits before it tries
+// again.
+const retryEvery = time.Second
+
+func (f *flusher) run() {
+	defer close(f.done)
+	var timer <-chan time.Time
+	for {
+		select {
+		case <-f.stop:
+			f.err = f.flush()
+			return
+		case answer := <-f.requests:
+			f.err = f.flush()
+			answer <- f.err
+			timer = nil
+		case <-f.wake:
+			if f.s.urgent() {
+				f.err = f.flush()
+				timer = nil
+			} else if timer == nil {
+				timer = time.After(f.s.o.FlushInterval)
+			}
+		case <-timer:
+			f.err = f.flush()
+			timer = nil
+		}
+		if f.err != nil {
+			if !errors.Is(f.err, ErrClosed) {
+				f.s.o.Fatal(f.err)
+			}
+			return
+		}
+	}
+}
+
+// urgent tells whether a flush is due by bytes.
+func (s *Store) urgent() bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.unsaved >= s.o.FlushBytes
+}
+
+// Flush writes everything applied so far to the disk before it returns.
+func (s *Store) Flush() error {
+	answer := make(chan error, 1)
+	select {
+	case s.flusher.requests <- answer:
+		return <-answer
+	case <-s.flusher.done:
+		return ErrClosed
+	}
+}
+
+// flush makes one cut and writes it, for as long as that takes: without space it
+// tries again until there is some or the store is closed. Every other error is
+// for good.
+func (f *flusher) flush() error {
+	s := f.s
+	s.mu.RLock()
+	idle := s.applied == s.savedIndex && len(s.dirty) == 0 && len(s.deleted) == 0
+	s.mu.RUnlock()
+	if idle {
+		return nil
+	}
+	c, err := s.takeCut(f.msgs, !s.urgent())
+	if err != nil {
+		return err
+	}
+	f.msgs = c.msgs[:0]
+	stalled := false
+	for {
+		err = f.write(c)
+		if err == nil || !noSpace(err) {
+			break
+		}
+		if !stalled {
+			stalled = true
+			s.o.Log.Error("no space for a flush; trying again until there is", "dir", s.o.Dir, "err", err)
+			s.o.Stalled(err)
+		}
+		c.giveUpCompaction(s)
+		select {
+		case <-f.stop:
+			return fmt.Errorf("%w before a flush found space: %w", ErrClosed, err)
+		case <-time.After(retryEvery):
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if stalled {
+		s.o.Log.Info("flushing goes on", "dir", s.o.Dir)
+		s.o.Stalled(nil)
+	}
+	s.o.Flushed(c.applied)
+	return nil
+}
+
+func noSpace(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}
+
+// giveUpCompaction leaves the old files as they are: rewriting them takes space.
+func (c *cut) giveUpCompaction(s *Store) {
+	if c.committed {
+		return
+	}
+	for _, v := range c.victims {
+		s.release(v)
+	}
+	c.victims = nil
+	for i := range c.topics {
+		c.topics[i].sources = nil
+	}
+}
+
+// write puts a cut on the disk: the messages into a data file, the rest into
+// state.db in one transaction, then the marker; and then in memory. When it is
+// called again after an error it goes on with what is not done yet.
+func (f *flusher) write(c *cut) (err error) {
+	s := f.s
+	if !c.committed {
+		if c.file, err = f.writeMessages(c); err != nil {
+			return err
+		}
+		c.drop = slices.Clone(c.empty)
+		for _, v := range c.victims {
+			if !v.keep {
+				c.drop = append(c.drop, v)
+			}
+		}
+		if err = f.db.commit(c.applied, c.save); err != nil {
+			if c.file != nil {
+				err = errors.Join(err, c.file.Remove(), c.file.Release())
+			}
+			return err
+		}
+		c.committed = true
+	}
+	if err = f.db.mark(); err != nil {
+		return err
+	}
+	s.install(c)
+	for _, d := range c.drop {
+		if err := d.Remove(); err != nil {
+			s.o.Log.Warn("a data file that is not needed any more stays", "err", err)
+		}
+		s.release(d)
+	}
+	for _, v := range c.victims {
+		s.release(v)
+	}
+	return nil
+}
+
+// writeMessages writes the cut's data file; nil if there is no message.
+func (f *flusher) writeMessages(c *cut) (*dataFile, error) {
+	sources := false
+	for i := range c.topics {
+		sources = sources || len(c.topics[i].sources) > 0
+	}
+	if len(c.msgs) == 0 && !sources {
+		return nil, nil
+	}
+	number := f.next
+	f.next++
+	dir := filepath.Join(f.s.o.Dir, dataDir)
+	w, err := datafile.Create(filepath.Join(dir, datafile.Name(number)), number)
+	if err != nil {
+		return nil, err
+	}
+	for i := range c.topics {
+		if err := f.s.writeTopic(w, c, &c.topics[i]); err != nil {
+			w.Abort()
+			return nil, err
+		}
+	}
+	file, err := w.Finish()
+	if err != nil {
+		return nil, err
+	}
+	if err := syncDir(dir); err != nil {
+		return nil, err
+	}
+	return newDataFile(file), nil
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return fmt.Errorf("open folder to sync it: %w", err)
+	}
+	if err := errors.Join(d.Sync(), d.Close()); err != nil {
+		return &datafile.SyncError{Err: fmt.Errorf("sync folder: %w", err)}
+	}
+	return nil
+}
+
+func (s *Store) writeTopic(w *datafile.Writer, c *cut, tc *topicCut) error {
+	for i := range tc.sources {
+		src := &tc.sources[i]
+		if !src.joined || i > 0 && !tc.sources[i-1].moved {
+			w.Cut()
+		}
+		if err := s.rewrite(w, tc.t, src); err != nil {
+			return err
+		}
+	}
+	if n := len(tc.sources); n > 0 && (!tc.joined || !tc.sources[n-1].moved) {
+		w.Cut()
+	}
+	for _, m := range c.msgs[tc.from:tc.to] {
+		sl := &c.slots[uint32(m.ref>>32)-uint32(c.base)]
+		subj, header, payload := parts(sl.data, int(uint32(m.ref)))
+		err := w.Add(tc.t.id, &datafile.Message{
+			Sequence: m.seq, Time: sl.time, Expires: tc.expires[m.seq], Subject: subj, Header: header, Payload: payload,
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rewrite copies the live messages of a run. One that is damaged stays where it
+// is, and so does its file.
+func (s *Store) rewrite(w *datafile.Writer, t *Topic, src *source) error {
+	r := &src.run
+	src.moved = false
+	in := s.loadBlock(r)
+	if in.err != nil {
+		r.file.keep = true
+		return nil
+	}
+	chunk, err := r.file.Chunk(r.info(), in.block)
+	if err != nil || chunk.Damaged() {
+		s.o.Log.Error("a damaged run is not rewritten", "file", r.file.Path(), "topic", t.id, "err", err)
+		r.file.keep = true
+		return nil
+	}
+	places, _ := src.live.places(in.block, nil, in.block.Len())
+	for _, i := range places {
+		m, err := chunk.Message(int(i))
+		if err != nil {
+			return err
+		}
+		err = w.Add(t.id, &datafile.Message{
+			Sequence: m.Sequence, Time: m.Time, Expires: t.expiryOf(r, in.block, int(i)),
+			Subject: []byte(m.Subject), Header: m.Header, Payload: m.Payload,
+		})
+		if err != nil {
+			return err
+		}
+	}
+	src.moved = true
+	return nil
+}
+
+// save writes the cut into a transaction.
+func (c *cut) save(tx *bolt.Tx) error {
+	files := tx.Bucket(bucketFiles)
+	if file := c.file; file != nil {
+		k := key64(file.Number())
+		if err := files.Put(k, sealed(k, binary.LittleEndian.AppendUint64(nil, uint64(file.Length())))); err != nil {
+			return err
+		}
+	}
+	for _, d := range c.drop {
+		if err := files.Delete(key64(d.Number())); err != nil {
+			return err
+		}
+	}
+	for _, id := range c.deleted {
+		prefix := key64(uint64(id))
+		for _, b := range [][]byte{bucketTopics, bucketDead, bucketIDs, bucketConsumers} {
+			if err := deletePrefix(tx.Bucket(b), prefix, nil); err != nil {
+				return err
+			}
+		}
+	}
+	for i := range c.topics {
+		if tc := &c.topics[i]; tc.changed {
+			if err := tc.save(tx); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (tc *topicCut) save(tx *bolt.Tx) error {
+	id := uint64(tc.t.id)
+	k := key64(id)
+	v, err := tc.record.append(nil)
+	if err != nil {
+		return err
+	}
+	if err := tx.Bucket(bucketTopics).Put(k, sealed(k, v)); err != nil {
+		return err
+	}
+	dead := tx.Bucket(bucketDead)
+	if err := deletePrefix(dead, k, key64(id, tc.deadBelow)); err != nil {
+		return err
+	}
+	for i := range tc.dead {
+		d := &tc.dead[i]
+		k := key64(id, d.block)
+		if d.n == 0 || d.block < tc.deadBelow {
+			err = dead.Delete(k)
+		} else {
+			err = dead.Put(k, sealed(k, d.append(nil)))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := tc.saveIDs(tx.Bucket(bucketIDs)); err != nil {
+		return err
+	}
+	consumers := tx.Bucket(bucketConsumers)
+	for _, c := range tc.dropped {
+		if err := consumers.Delete(key64(id, uint64(c))); err != nil {
+			return err
+		}
+	}
+	for _, c := range tc.consumers {
+		k := key64(id, uint64(c.id))
+		if err := consumers.Put(k, sealed(k, c.data)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// saveIDs adds the new message ids, as one value, and drops the values whose ids
+// are all past the window.
+func (tc *topicCut) saveIDs(b *bolt.Bucket) error {
+	id := uint64(tc.t.id)
+	if len(tc.ids) > 0 {
+		k := key64(id, tc.idsFrom)
+		if err := b.Put(k, sealed(k, appendIDs(nil, tc.ids))); err != nil {
+			return err
+		}
+	}
+	c := b.Cursor()
+	prefix := key64(id)
+	var before []byte // a value ends where the next one starts
+	var gone [][]byte
+	for k, _ := c.Seek(prefix); len(k) == 16 && string(k[:8]) == string(prefix); k, _ = c.Next() {
+		if binary.BigEndian.Uint64(k[8:]) > tc.record.idsGone {
+			break
+		}
+		if before != nil {
+			gone = append(gone, before)
+		}
+		before = append([]byte(nil), k...)
+	}
+	for _, k := range gone {
+		if err := b.Delete(k); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// install makes the readers see what was written, and lets the tail go down to
+// what is worth keeping.
+func (s *Store) install(c *cut) {
+	file := c.file
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.savedIndex = c.applied
+	s.savedSlot = c.base + uint64(len(c.slots))
+	s.unsaved -= c.bytes
+	for _, d := range c.drop {
+		delete(s.files, d.Number())
+	}
+	if file != nil {
+		s.files[file.Number()] = file
+	}
+	first := 0
+	for i := range c.topics {
+		first = c.topics[i].install(file, first)
+	}
+	if file != nil && file.live == 0 {
+		s.emptied = true
+	}
+	if len(c.slots) > 0 {
+		s.flushes = append(s.flushes, flushed{start: c.base, end: s.savedSlot, topics: c.grownTopics()})
+	}
+	s.evict()
+}
+
+// install adds the topic's runs of a file, which start at the i-th or later, and
+// returns where the next topic's may start.
+func (tc *topicCut) install(file *dataFile, i int) int {
+	t := tc.t
+	if t.gone {
+		return i
+	}
+	t.saved = max(t.saved, tc.last)
+	if file == nil {
+		return i
+	}
+	moved := make(map[cacheKey]bool)
+	for j := range tc.sources {
+		if tc.sources[j].moved {
+			moved[tc.sources[j].run.key(false)] = true
+		}
+	}
+	if len(moved) > 0 {
+		kept := make([]run, 0, len(t.runs))
+		for j := range t.runs {
+			r := &t.runs[j]
+			if moved[r.key(false)] {
+				t.s.uncount(r.file, t.liveIn(r))
+			} else {
+				kept = append(kept, *r)
+			}
+		}
+		t.runs = kept
+	}
+	for i < len(file.Runs) && file.Runs[i].Topic < t.id {
+		i++
+	}
+	added := len(t.runs)
+	for ; i < len(file.Runs) && file.Runs[i].Topic == t.id; i++ {
+		in := &file.Runs[i]
+		r := run{file: file, i: int32(i), first: in.First, last: in.Last}
+		if live := t.liveIn(&r); live > 0 {
+			t.runs = append(t.runs, r)
+			file.live += live
+		}
+	}
+	if added > 0 && len(moved) > 0 {
+		slices.SortFunc(t.runs, func(a, b run) int { return compareSequences(a.first, b.first) })
+	}
+	return i
+}
+
+func compareSequences(a, b topics.Sequence) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}
+
+// flushed says which topics have messages in a stretch of the tail.
+type flushed struct {
+	start, end uint64
+	topics     []*Topic
+}
+
+func (c *cut) grownTopics() []*Topic {
+	var grown []*Topic
+	for i := range c.topics {
+		if tc := &c.topics[i]; tc.to > tc.from {
+			grown = append(grown, tc.t)
+		}
+	}
+	return grown
+}
+
+// evict drops the oldest flushed entries until the tail has room for what the
+// next flush will find.
+func (s *Store) evict() {
+	until := s.tail.base
+	bytes := s.tail.bytes
+	for bytes > s.o.TailBytes-s.o.FlushBytes && until < s.savedSlot {
+		bytes -= int64(len(s.tail.slots[until&uint64(len(s.tail.slots)-1)].data)) + slotOverhead
+		until++
+	}
+	for len(s.flushes) > 0 && s.flushes[0].start < until {
+		fl := &s.flushes[0]
+		for _, t := range fl.topics {
+			t.forgetRefs(s, until)
+		}
+		if fl.end > until {
+			break
+		}
+		*fl = flushed{}
+		s.flushes = s.flushes[1:]
+	}
+	s.tail.drop(until)
+}
+
+// forgetRefs drops the refs into slots below until.
+func (t *Topic) forgetRefs(s *Store, until uint64) {
+	seq := t.refs.first
+	end := seq + topics.Sequence(t.refs.n)
+	for ; seq < end && seq <= t.saved; seq++ {
+		r, _ := t.refs.at(seq)
+		if r != 0 && uint64(uint32(r>>32)-uint32(s.tail.base)) >= until-s.tail.base {
+			break
+		}
+	}
+	t.refs.trim(seq)
+}

@@ -1,0 +1,248 @@
+package store
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/heraldmq/herald/topics"
+	"github.com/heraldmq/herald/topics/datafile"
+)
+
+// The buckets of state.db. Numbers in keys are big-endian; every value ends with
+// the CRC-32C of its key and the rest of it.
+//
+//	meta       "state" → version u8, generation u64, applied index u64
+//	files      file number → length u64
+//	topics     topic → see topicRecord
+//	dead       topic, block → see appendDead
+//	ids        topic, ordinal → message ids, from that ordinal on
+//	consumers  topic, consumer → consumer.AppendBinary
+var (
+	bucketMeta      = []byte("meta")
+	bucketFiles     = []byte("files")
+	bucketTopics    = []byte("topics")
+	bucketDead      = []byte("dead")
+	bucketIDs       = []byte("ids")
+	bucketConsumers = []byte("consumers")
+	buckets         = [][]byte{bucketMeta, bucketFiles, bucketTopics, bucketDead, bucketIDs, bucketConsumers}
+
+	keyState = []byte("state")
+)
+
+const stateVersion = 1
+
+// stateDB is the file of everything but messages. It notices that it went back
+// in time: each commit raises the generation, and a marker file of its own, synced
+// after the commit and before anyone relies on it, holds the last one.
+type stateDB struct {
+	path       string
+	marker     string
+	db         *bolt.DB
+	generation uint64
+}
+
+func openStateDB(dir string) (*stateDB, error) {
+	d := &stateDB{path: filepath.Join(dir, "state.db"), marker: filepath.Join(dir, "generation")}
+	if err := d.open(); err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+func (d *stateDB) open() error {
+	return d.guard(func() error {
+		db, err := bolt.Open(d.path, 0o600, &bolt.Options{
+			Timeout: time.Second, NoFreelistSync: true, FreelistType: bolt.FreelistMapType,
+		})
+		if err != nil {
+			if errors.Is(err, os.ErrPermission) || errors.Is(err, bolt.ErrTimeout) {
+				return fmt.Errorf("open %s: %w", d.path, err)
+			}
+			return &CorruptError{File: d.path, Reason: err.Error()}
+		}
+		d.db = db
+		return nil
+	})
+}
+
+// guard turns what bbolt does with a damaged file, a panic or a fault on the
+// mapped pages, into an error.
+func (d *stateDB) guard(f func() error) (err error) {
+	old := debug.SetPanicOnFault(true)
+	defer func() {
+		debug.SetPanicOnFault(old)
+		if p := recover(); p != nil {
+			err = &CorruptError{File: d.path, Reason: fmt.Sprint(p)}
+		}
+	}()
+	return f()
+}
+
+func (d *stateDB) corrupt(bucket, key []byte, what string) error {
+	return &CorruptError{File: d.path, Reason: fmt.Sprintf("%s of %s %x", what, bucket, key)}
+}
+
+// sealed appends its checksum to a value.
+func sealed(key, value []byte) []byte {
+	return binary.LittleEndian.AppendUint32(value, datafile.Checksum(datafile.Checksum(0, key), value))
+}
+
+// unseal returns a value without its checksum, if that is right.
+func unseal(key, value []byte) ([]byte, bool) {
+	if len(value) < 4 {
+		return nil, false
+	}
+	body := value[:len(value)-4]
+	sum := binary.LittleEndian.Uint32(value[len(body):])
+	return body, sum == datafile.Checksum(datafile.Checksum(0, key), body)
+}
+
+func key64(parts ...uint64) []byte {
+	k := make([]byte, 0, 16)
+	for _, p := range parts {
+		k = binary.BigEndian.AppendUint64(k, p)
+	}
+	return k
+}
+
+// state reads the generation and applied index, and compares the generation with
+// the marker.
+func (d *stateDB) state(tx *bolt.Tx) (applied topics.Index, err error) {
+	marked, err := d.readMarker()
+	if err != nil {
+		return 0, err
+	}
+	var value []byte
+	if b := tx.Bucket(bucketMeta); b != nil {
+		if v := b.Get(keyState); v != nil {
+			var ok bool
+			if value, ok = unseal(keyState, v); !ok || len(value) != 17 || value[0] != stateVersion {
+				return 0, d.corrupt(bucketMeta, keyState, "checksum or version")
+			}
+			d.generation = binary.LittleEndian.Uint64(value[1:])
+			applied = topics.Index(binary.LittleEndian.Uint64(value[9:]))
+		}
+	}
+	if d.generation < marked {
+		return 0, &CorruptError{File: d.path, Reason: fmt.Sprintf("it is of generation %d, and %d was committed", d.generation, marked)}
+	}
+	return applied, nil
+}
+
+const markerSize = 24 // magic, generation, crc and 4 bytes of nothing
+
+// readMarker returns the last generation known to be committed. The marker has
+// two places, written in turn, so that a torn write loses the newest only.
+func (d *stateDB) readMarker() (uint64, error) {
+	b, err := os.ReadFile(d.marker)
+	if errors.Is(err, os.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("read generation marker: %w", err)
+	}
+	best, found := uint64(0), false
+	for ; len(b) >= markerSize; b = b[markerSize:] {
+		if string(b[:8]) == "HERALDGN" && binary.LittleEndian.Uint32(b[16:]) == datafile.Checksum(0, b[:16]) {
+			best, found = max(best, binary.LittleEndian.Uint64(b[8:])), true
+		}
+	}
+	if !found {
+		return 0, &CorruptError{File: d.marker, Reason: "neither of its places is readable"}
+	}
+	return best, nil
+}
+
+// mark writes and syncs the marker.
+func (d *stateDB) mark() error {
+	f, err := os.OpenFile(d.marker, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return fmt.Errorf("open generation marker: %w", err)
+	}
+	b := append(make([]byte, 0, markerSize), "HERALDGN"...)
+	b = binary.LittleEndian.AppendUint64(b, d.generation)
+	b = binary.LittleEndian.AppendUint32(b, datafile.Checksum(0, b))
+	b = append(b, 0, 0, 0, 0)
+	_, err = f.WriteAt(b, int64(d.generation%2)*markerSize)
+	if err == nil {
+		if e := f.Sync(); e != nil {
+			err = &datafile.SyncError{Err: e}
+		}
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("write generation marker: %w", err)
+	}
+	return nil
+}
+
+// commit runs write in a transaction that raises the generation. After a failure
+// the database is opened again, for its memory may not be what the file holds,
+// and the file says whether it was committed all the same.
+func (d *stateDB) commit(applied topics.Index, write func(tx *bolt.Tx) error) error {
+	next := d.generation + 1
+	err := d.guard(func() error {
+		return d.db.Update(func(tx *bolt.Tx) error {
+			for _, b := range buckets {
+				if _, err := tx.CreateBucketIfNotExists(b); err != nil {
+					return err
+				}
+			}
+			v := binary.LittleEndian.AppendUint64([]byte{stateVersion}, next)
+			v = binary.LittleEndian.AppendUint64(v, uint64(applied))
+			if err := tx.Bucket(bucketMeta).Put(keyState, sealed(keyState, v)); err != nil {
+				return err
+			}
+			return write(tx)
+		})
+	})
+	if err == nil {
+		d.generation = next
+		return nil
+	}
+	again := d.reopen()
+	if again == nil && d.generation == next {
+		return nil
+	}
+	return fmt.Errorf("commit to %s: %w", d.path, errors.Join(err, again))
+}
+
+func (d *stateDB) reopen() error {
+	err := d.guard(d.db.Close)
+	if e := d.open(); e != nil {
+		return errors.Join(err, e)
+	}
+	return errors.Join(err, d.guard(func() error {
+		return d.db.View(func(tx *bolt.Tx) error {
+			_, err := d.state(tx)
+			return err
+		})
+	}))
+}
+
+func (d *stateDB) close() error { return d.guard(d.db.Close) }
+
+// deletePrefix deletes the keys that start with prefix and are below end (nil:
+// all of them).
+func deletePrefix(b *bolt.Bucket, prefix, end []byte) error {
+	var keys [][]byte
+	c := b.Cursor()
+	for k, _ := c.Seek(prefix); k != nil && len(k) >= len(prefix) && string(k[:len(prefix)]) == string(prefix); k, _ = c.Next() {
+		if end != nil && string(k) >= string(end) {
+			break
+		}
+		keys = append(keys, append([]byte(nil), k...))
+	}
+	for _, k := range keys {
+		if err := b.Delete(k); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -18,6 +18,7 @@ const (
 	inactiveDefault      = 5 * time.Second
 	heartbeatMin         = 100 * time.Millisecond
 	pinnedTTLDefault     = 2 * time.Minute
+	flowHeartbeatDefault = time.Second
 )
 
 var groupName = regexp.MustCompile(`^[a-zA-Z0-9/_=)+-]{1,16}$`)
@@ -60,6 +61,9 @@ func completeConsumer(c *topics.ConsumerConfig, s *topics.Config, env *environme
 }
 
 func consumerDefaults(c *topics.ConsumerConfig, s *topics.Config, env *environment) {
+	if c.DeliverPolicy == "undefined" {
+		c.DeliverPolicy = ""
+	}
 	word(&c.DeliverPolicy, topics.DeliverAll)
 	word(&c.AckPolicy, topics.AckNone)
 	word(&c.ReplayPolicy, topics.ReplayInstant)
@@ -72,7 +76,7 @@ func consumerDefaults(c *topics.ConsumerConfig, s *topics.Config, env *environme
 	if c.OptStartTime != nil && c.OptStartTime.IsZero() {
 		c.OptStartTime = nil
 	}
-	if c.MaxDeliver == 0 && c.AckPolicy != topics.AckFlowControl || c.MaxDeliver < -1 {
+	if c.MaxDeliver == 0 || c.MaxDeliver < -1 {
 		c.MaxDeliver = -1
 	}
 	if c.AckPolicy == topics.AckExplicit || c.AckPolicy == topics.AckAll {
@@ -90,6 +94,15 @@ func consumerDefaults(c *topics.ConsumerConfig, s *topics.Config, env *environme
 			if n := env.limits.MaxAckPending; n > 0 {
 				c.MaxAckPending = min(c.MaxAckPending, n)
 			}
+		}
+	}
+	if c.AckPolicy == topics.AckFlowControl && c.IsPush() {
+		c.FlowControl = true // it is the flow control that acknowledges
+		if c.Heartbeat == 0 {
+			c.Heartbeat = flowHeartbeatDefault
+		}
+		if c.MaxAckPending == 0 {
+			c.MaxAckPending = maxAckPendingDefault
 		}
 	}
 	if c.MaxAckPending < 0 {

@@ -94,8 +94,8 @@ func TestConsumerConfigRules(t *testing.T) {
 		{limits, `{"priority_timeout":5000000000}`, 10197, "PinnedTTL cannot be set when PriorityPolicy is none"},
 		{limits, `{"priority_groups":["a"],"priority_policy":"pinned_client"}`, 0, ""},
 		{limits, `{"ack_policy":"flow_control"}`, 10218, "flow control ack policy requires a push based consumer"},
-		{limits, `{"ack_policy":"flow_control","deliver_subject":"dd"}`, 10219, "flow control ack policy requires flow control"},
-		{limits, `{"ack_policy":"flow_control","deliver_subject":"dd","flow_control":true}`, 10220, "flow control ack policy requires max ack pending"},
+		{limits, `{"ack_policy":"flow_control","deliver_subject":"dd"}`, 0, ""},
+		{limits, `{"ack_policy":"flow_control","deliver_subject":"dd","flow_control":true,"max_ack_pending":-1}`, 10220, "flow control ack policy requires max ack pending"},
 		{limits, `{"ack_policy":"flow_control","deliver_subject":"dd","flow_control":true,"max_ack_pending":5,"ack_wait":1000000000}`, 10221, "flow control ack policy requires unset ack wait"},
 		{limits, `{"ack_policy":"flow_control","deliver_subject":"dd","flow_control":true,"max_ack_pending":5,"max_deliver":5}`, 10222, "flow control ack policy requires unset max deliver"},
 		{queue, `{"ack_policy":"none"}`, 10084, "consumer in pull mode requires explicit ack policy on workqueue stream"},
@@ -120,6 +120,7 @@ func TestConsumerDefaults(t *testing.T) {
 		{`{"durable_name":"p","ack_policy":"explicit","deliver_subject":"dlv"}`, `{"durable_name":"p","name":"p","deliver_policy":"all","ack_policy":"explicit","ack_wait":30000000000,"max_deliver":-1,"replay_policy":"instant","max_ack_pending":1000,"deliver_subject":"dlv","num_replicas":0,"metadata":{"_nats.req.level":"0"}}`},
 		{`{"name":"n","ack_policy":"explicit","backoff":[5000000000,1000000000],"max_deliver":5,"ack_wait":9000000000}`, `{"name":"n","deliver_policy":"all","ack_policy":"explicit","ack_wait":5000000000,"max_deliver":5,"backoff":[5000000000,1000000000],"replay_policy":"instant","max_waiting":512,"max_ack_pending":1000,"inactive_threshold":5000000000,"num_replicas":0,"metadata":{"_nats.req.level":"0"}}`},
 		{`{"name":"h","max_deliver":-7,"ack_policy":"explicit","max_ack_pending":-5,"ack_wait":1}`, `{"name":"h","deliver_policy":"all","ack_policy":"explicit","ack_wait":1,"max_deliver":-1,"replay_policy":"instant","max_waiting":512,"max_ack_pending":-1,"inactive_threshold":5000000000,"num_replicas":0,"metadata":{"_nats.req.level":"0"}}`},
+		{`{"durable_name":"x","ack_policy":"flow_control","deliver_policy":"undefined","deliver_subject":"dd"}`, `{"durable_name":"x","name":"x","deliver_policy":"all","ack_policy":"flow_control","max_deliver":-1,"replay_policy":"instant","max_ack_pending":1000,"flow_control":true,"deliver_subject":"dd","idle_heartbeat":1000000000,"num_replicas":0,"metadata":{"_nats.req.level":"4"}}`},
 		{`{"durable_name":"x","ack_policy":"explicit","priority_groups":["a"],"priority_policy":"pinned_client"}`, `{"durable_name":"x","name":"x","deliver_policy":"all","ack_policy":"explicit","ack_wait":30000000000,"max_deliver":-1,"replay_policy":"instant","max_waiting":512,"max_ack_pending":1000,"num_replicas":0,"metadata":{"_nats.req.level":"1"},"priority_groups":["a"],"priority_policy":"pinned_client","priority_timeout":120000000000}`},
 	} {
 		c := parseConsumer(t, tt.config)

@@ -10,7 +10,7 @@
 //   - service.go, account.go, queue.go: life, subscriptions, workers
 //   - subjects.go, request.go: from a subject to its handler, and the reply
 //   - streams.go, streamlists.go, messages.go, direct.go: streams
-//   - consumers.go, consumerlists.go: consumers
+//   - consumers.go, consumerinfo.go: consumers
 //   - cluster.go: step-down and what a single node refuses
 //   - streamconfig.go, sourceconfig.go, streamupdate.go, consumerconfig.go,
 //     consumerupdate.go: what a config must be; pure functions

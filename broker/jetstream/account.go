@@ -1,0 +1,155 @@
+package jetstream
+
+import (
+	"bytes"
+	"strings"
+	"sync/atomic"
+
+	"github.com/heraldmq/herald/broker/front"
+	"github.com/heraldmq/herald/broker/jsapi"
+	"github.com/heraldmq/herald/broker/state"
+)
+
+const (
+	apiPrefix = "$JS.API."
+	ackPrefix = "$JS.ACK."
+	fcPrefix  = "$JS.FC."
+)
+
+// noResponders is the header block a client takes for "nobody is there".
+var noResponders = []byte("NATS/1.0 503\r\n\r\n")
+
+// accountAPI is the API of one account.
+type accountAPI struct {
+	s       *Service
+	account *front.Account
+	name    string
+	domain  string // prefix "$JS.<domain>.API.", "" without a domain
+	subs    []*front.Internal
+
+	limits atomic.Pointer[jsapi.AccountLimits] // nil: not enabled
+
+	total, failed, inflight, dropped atomic.Uint64
+
+	dropAdvised atomic.Int64 // ns; when API.LIMIT_REACHED was last told
+}
+
+func (a *accountAPI) prefixes() []string {
+	p := []string{strings.TrimSuffix(apiPrefix, ".")}
+	if a.domain != "" {
+		p = append(p, strings.TrimSuffix(a.domain, "."))
+	}
+	return p
+}
+
+func (a *accountAPI) subscribe() error {
+	families := map[string]front.Handler{
+		apiPrefix + ">": func(m *front.Message) { a.onAPI(m, len(apiPrefix)) },
+		ackPrefix + ">": a.onAck,
+		fcPrefix + ">":  a.onFlowControl,
+	}
+	if d := a.s.o.Domain; d != "" {
+		a.domain = "$JS." + d + ".API."
+		families[a.domain+">"] = func(m *front.Message) { a.onAPI(m, len(a.domain)) }
+	}
+	for subj, h := range families {
+		sub, err := a.account.Subscribe(subj, "", h)
+		if err != nil {
+			a.unsubscribe()
+			return err
+		}
+		a.subs = append(a.subs, sub)
+	}
+	return nil
+}
+
+func (a *accountAPI) unsubscribe() {
+	for _, s := range a.subs {
+		s.Close()
+	}
+	a.subs = nil
+}
+
+func (a *accountAPI) stats() jsapi.APIStats {
+	return jsapi.APIStats{
+		Level: jsapi.Level, Total: a.total.Load(), Errors: a.failed.Load(), Inflight: a.inflight.Load(),
+	}
+}
+
+// onAPI gets every API request, on the publisher's goroutine.
+func (a *accountAPI) onAPI(m *front.Message, prefix int) {
+	rest := m.Subject[prefix:]
+	if op, found := bytes.CutPrefix(rest, []byte("CONSUMER.MSG.NEXT.")); found {
+		a.onNext(m, op)
+		return
+	}
+	if op, found := bytes.CutPrefix(rest, []byte("DIRECT.GET.")); found {
+		a.onDirect(m, op)
+		return
+	}
+	r, ok := parseRequest(string(rest))
+	if !ok {
+		return // as if nobody listened, but without an answer: so does nats-server
+	}
+	if r.route.system && !a.account.System() {
+		return
+	}
+	r.api = a
+	if len(m.Reply) == 0 && !r.route.mutates {
+		return
+	}
+	r.msg = m.Clone()
+	a.inflight.Add(1)
+	if !a.s.queue.add(r.key(), func() { r.serve(); a.inflight.Add(^uint64(0)) }) {
+		a.inflight.Add(^uint64(0))
+		a.limitReached()
+	}
+}
+
+// onNext hands a pull request to the consumer's engine.
+func (a *accountAPI) onNext(m *front.Message, rest []byte) {
+	stream, name, ok := bytes.Cut(rest, []byte("."))
+	if !ok || bytes.IndexByte(name, '.') >= 0 {
+		return
+	}
+	t, found := a.topic(string(stream))
+	if !found {
+		m.Respond(noResponders, nil)
+		return
+	}
+	if !a.s.o.Engine(t.Group().ID()).Pull(t.ID(), string(name), string(m.Reply), m.Header, m.Payload) {
+		m.Respond(noResponders, nil)
+	}
+}
+
+// onAck hands an acknowledgement to its engine. Which group's it is only the
+// stream's name tells; that of a stream that is gone is dropped.
+func (a *accountAPI) onAck(m *front.Message) {
+	if t, ok := a.topic(ackStream(m.Subject[len(ackPrefix):])); ok {
+		a.s.o.Engine(t.Group().ID()).Ack(a.name, m.Subject, m.Reply, m.Payload)
+	}
+}
+
+func (a *accountAPI) onFlowControl(m *front.Message) {
+	stream, _, _ := bytes.Cut(m.Subject[len(fcPrefix):], []byte("."))
+	if t, ok := a.topic(string(stream)); ok {
+		a.s.o.Engine(t.Group().ID()).FlowControl(a.name, m.Subject)
+	}
+}
+
+// ackStream returns the stream's name in an ack subject behind "$JS.ACK.":
+// first of the seven tokens of v1, third of the nine and more of v2.
+func ackStream(rest []byte) string {
+	first, tail, _ := bytes.Cut(rest, []byte("."))
+	if bytes.Count(tail, []byte(".")) < 7 {
+		return string(first)
+	}
+	_, tail, _ = bytes.Cut(tail, []byte("."))
+	third, _, _ := bytes.Cut(tail, []byte("."))
+	return string(third)
+}
+
+// topic finds a stream of the account.
+func (a *accountAPI) topic(name string) (*state.Topic, bool) {
+	return a.s.o.State.Topic(a.name, name)
+}

@@ -1,0 +1,76 @@
+package jetstream
+
+import (
+	"github.com/heraldmq/herald/broker/delivery"
+	"github.com/heraldmq/herald/broker/jsapi"
+	"github.com/heraldmq/herald/broker/state"
+	"github.com/heraldmq/herald/topics/consumer"
+)
+
+// consumerInfo describes a consumer: what is committed, and over it what the
+// leader's live copy knows better.
+func (s *Service) consumerInfo(t *state.Topic, name string) (*jsapi.ConsumerInfo, bool) {
+	c := t.Data().Consumer(name)
+	if c == nil {
+		return nil, false
+	}
+	cfg := c.Config()
+	cfg.Metadata = jsapi.ReplyMetadata(cfg.Metadata)
+	now := s.o.Now()
+	info := &jsapi.ConsumerInfo{
+		Stream: t.Name(), Name: name, Created: wireTime(c.Created()), Config: &cfg, Time: now.UTC(),
+		Delivered: sequenceInfo(c.Delivered()), AckFloor: sequenceInfo(c.AckFloor()),
+		NumAckPending: c.NumAckPending(), NumRedelivered: c.NumRedelivered(),
+	}
+	if until := c.PausedUntil(); until != 0 {
+		info.PauseRemaining = max(wireTime(until).Sub(now), 0)
+	}
+	if live, ok := s.engine(t).Info(t.ID(), name); ok {
+		overlay(info, &live)
+	} else {
+		info.NumPending = t.Data().Count(c.Filter(), c.Delivered().Stream+1)
+	}
+	info.Paused = info.PauseRemaining > 0
+	for _, g := range cfg.PriorityGroups[:min(len(cfg.PriorityGroups), 1)] {
+		if len(info.PriorityGroups) == 0 {
+			info.PriorityGroups = []jsapi.PriorityGroupState{{Group: g}}
+		}
+	}
+	return info, true
+}
+
+func sequenceInfo(p consumer.Position) jsapi.SequenceInfo {
+	return jsapi.SequenceInfo{Consumer: p.Consumer, Stream: uint64(p.Stream), Last: optionalTime(p.Time)}
+}
+
+// overlay puts what the live copy knows over what is committed.
+func overlay(info *jsapi.ConsumerInfo, live *delivery.LiveInfo) {
+	info.Delivered, info.AckFloor = sequenceInfo(live.Delivered), sequenceInfo(live.AckFloor)
+	info.NumAckPending, info.NumRedelivered = live.NumAckPending, live.NumRedelivered
+	info.NumWaiting, info.NumPending = live.NumWaiting, live.NumPending
+	info.PushBound, info.PauseRemaining = live.PushBound, live.PauseRemaining
+	if live.Group != "" {
+		info.PriorityGroups = []jsapi.PriorityGroupState{{
+			Group: live.Group, PinnedClientID: live.PinnedClientID, PinnedTime: wireTime(live.PinnedSince),
+		}}
+	}
+}
+
+// engine returns the delivery engine of the stream's group.
+func (s *Service) engine(t *state.Topic) *delivery.Engine { return s.o.Engine(t.Group().ID()) }
+
+// ConsumerInfos describes a stream's consumers, by name, as CONSUMER.LIST does.
+func (s *Service) ConsumerInfos(t *state.Topic) []*jsapi.ConsumerInfo {
+	return s.consumerInfos(t, t.Data().ConsumerNames())
+}
+
+func (s *Service) consumerInfos(t *state.Topic, names []string) []*jsapi.ConsumerInfo {
+	out := make([]*jsapi.ConsumerInfo, 0, len(names))
+	for _, name := range names {
+		if info, ok := s.consumerInfo(t, name); ok {
+			info.Cluster = s.cluster(t)
+			out = append(out, info)
+		}
+	}
+	return out
+}

@@ -1,0 +1,102 @@
+package jetstream
+
+import (
+	"slices"
+	"sync"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestQueueKeepsTheOrderOfAKey(t *testing.T) {
+	q := newQueue(4, 1000)
+	q.start()
+	var mu sync.Mutex
+	ran := map[string][]int{}
+	for i := range 300 {
+		key := string(rune('a' + i%3))
+		if !q.add(key, func() { mu.Lock(); ran[key] = append(ran[key], i); mu.Unlock() }) {
+			t.Fatal("refused below the limit")
+		}
+	}
+	q.close()
+	for key, list := range ran {
+		if len(list) != 100 || !slices.IsSorted(list) {
+			t.Errorf("%s ran %v", key, list)
+		}
+	}
+	if q.add("a", func() {}) {
+		t.Error("taken after close")
+	}
+}
+
+func TestQueueRefusesAboveItsLimit(t *testing.T) {
+	q := newQueue(2, 3)
+	n := 0
+	for range 3 {
+		if !q.add("a", func() { n++ }) {
+			t.Fatal("refused below the limit")
+		}
+	}
+	if q.add("b", func() { t.Error("refused, but run") }) {
+		t.Fatal("taken above the limit")
+	}
+	q.start()
+	q.close()
+	if n != 3 || q.waiting.Load() != 0 {
+		t.Errorf("%d ran, %d wait", n, q.waiting.Load())
+	}
+}
+
+func TestRequestsAreParsedFromTheirSubjects(t *testing.T) {
+	for _, tt := range []struct {
+		subject                string
+		ok                     bool
+		op, stream, name, tail string
+	}{
+		{"INFO", true, "INFO", "", "", ""},
+		{"INFO.x", false, "", "", "", ""},
+		{"STREAM.CREATE.S", true, "STREAM.CREATE", "S", "", ""},
+		{"STREAM.CREATE", false, "", "", "", ""},
+		{"STREAM.CREATE.", false, "", "", "", ""},
+		{"STREAM.CREATE.S.x", false, "", "", "", ""},
+		{"STREAM.MSG.GET.S", true, "STREAM.MSG.GET", "S", "", ""},
+		{"STREAM.NAMES", true, "STREAM.NAMES", "", "", ""},
+		{"STREAM.UNKNOWN.S", false, "", "", "", ""},
+		{"STREAM.INFO.INFO", true, "STREAM.INFO", "INFO", "", ""},
+		{"CONSUMER.CREATE.S", true, "CONSUMER.CREATE", "S", "", ""},
+		{"CONSUMER.CREATE.S.C", true, "CONSUMER.CREATE", "S", "C", ""},
+		{"CONSUMER.CREATE.S.C.a.*.>", true, "CONSUMER.CREATE", "S", "C", "a.*.>"},
+		{"CONSUMER.DURABLE.CREATE.S.C", true, "CONSUMER.DURABLE.CREATE", "S", "C", ""},
+		{"CONSUMER.DURABLE.CREATE.S", false, "", "", "", ""},
+		{"CONSUMER.INFO.S.C", true, "CONSUMER.INFO", "S", "C", ""},
+		{"CONSUMER.INFO.S.C.d", false, "", "", "", ""},
+		{"CONSUMER.LEADER.STEPDOWN.S.C", true, "CONSUMER.LEADER.STEPDOWN", "S", "C", ""},
+		{"META.LEADER.STEPDOWN", true, "META.LEADER.STEPDOWN", "", "", ""},
+	} {
+		r, ok := parseRequest(tt.subject)
+		if ok != tt.ok {
+			t.Errorf("%s: ok = %t", tt.subject, ok)
+			continue
+		}
+		if ok && (r.op != tt.op || r.stream != tt.stream || r.name != tt.name || r.tail != tt.tail) {
+			t.Errorf("%s: got %q %q %q %q", tt.subject, r.op, r.stream, r.name, r.tail)
+		}
+	}
+}
+
+func TestStreamOfAnAckSubject(t *testing.T) {
+	for subject, want := range map[string]string{
+		"S.C.1.2.3.4.5":               "S",
+		"_.hash.S.C.1.2.3.4.5.random": "S",
+		"dom.hash.S.C.1.2.3.4.5":      "S",
+		"":                            "",
+		"S":                           "S",
+	} {
+		if got := ackStream([]byte(subject)); got != want {
+			t.Errorf("%q: got %q, want %q", subject, got, want)
+		}
+	}
+}

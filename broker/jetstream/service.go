@@ -1,0 +1,187 @@
+package jetstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/heraldmq/herald/broker/delivery"
+	"github.com/heraldmq/herald/broker/front"
+	"github.com/heraldmq/herald/broker/jsapi"
+	"github.com/heraldmq/herald/broker/state"
+	"github.com/heraldmq/herald/topics"
+)
+
+// Defaults of Options.
+const (
+	queueLimitDefault = 10_000
+	workersDefault    = 16
+	timeoutDefault    = 20 * time.Second
+)
+
+// Options says what a Service works with. State, Engine and Server are
+// required; for the rest the zero value works.
+type Options struct {
+	State  *state.State
+	Server *front.Server
+	// Engine gives the delivery engine of a group.
+	Engine func(topics.GroupID) *delivery.Engine
+
+	ServerName string // shown as the leader in infos
+	Domain     string // also answers $JS.<domain>.API.>
+	Cluster    string // the cluster's name, "" on a single node
+	// Peers counts the voters that may hold a replica; 0 and 1 are a single node.
+	Peers func() int
+
+	// Lenient lets unknown fields of requests pass, as jetstream{strict:false}.
+	Lenient bool
+	// MaxDuplicates, MaxRequestBatch and MaxAckPending cap what configs may ask
+	// for; 0 is no cap.
+	MaxDuplicates   time.Duration
+	MaxRequestBatch int
+	MaxAckPending   int
+
+	QueueLimit int           // requests waiting for a worker; default 10,000
+	Workers    int           // default 16
+	Timeout    time.Duration // the longest a request may wait for its commit; default 20 s
+
+	Now func() time.Time // default: the system's clock
+	Log *slog.Logger     // default: discards
+}
+
+func (o Options) withDefaults() Options {
+	if o.QueueLimit <= 0 {
+		o.QueueLimit = queueLimitDefault
+	}
+	if o.Workers <= 0 {
+		o.Workers = workersDefault
+	}
+	if o.Timeout <= 0 {
+		o.Timeout = timeoutDefault
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Peers == nil {
+		o.Peers = func() int { return 1 }
+	}
+	return o
+}
+
+// Service answers the JetStream API of every account it was told of. See the
+// package's text. Its methods are safe for any number of callers.
+type Service struct {
+	o     Options
+	queue *queue
+
+	ctx  context.Context // ends at Close; of requests that wait for a commit
+	stop context.CancelFunc
+
+	// workQueues orders the changes of consumers on one work queue, by hash.
+	workQueues [64]sync.Mutex
+
+	mu       sync.Mutex
+	accounts map[string]*accountAPI
+	closed   bool
+}
+
+// New makes a service. It starts nothing and answers nobody yet.
+func New(o Options) *Service {
+	s := &Service{o: o.withDefaults(), accounts: make(map[string]*accountAPI)}
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	s.queue = newQueue(s.o.Workers, s.o.QueueLimit)
+	return s
+}
+
+// Start starts the workers. Accounts may be enabled before or after.
+func (s *Service) Start() { s.queue.start() }
+
+// Close stops answering, gives up requests under way and waits for the workers.
+func (s *Service) Close() {
+	s.mu.Lock()
+	s.closed = true
+	for _, a := range s.accounts {
+		a.unsubscribe()
+	}
+	s.mu.Unlock()
+	s.stop()
+	s.queue.close()
+}
+
+// errNoAccount is returned for an account the server doesn't have.
+var errNoAccount = errors.New("no such account")
+
+// EnableAccount answers an account's API within limits. Called again it changes
+// the limits.
+func (s *Service) EnableAccount(name string, limits jsapi.AccountLimits) error {
+	return s.account(name, func(a *accountAPI) { a.limits.Store(&limits) })
+}
+
+// RefuseAccount answers an account's API with "not enabled for account": its
+// clients learn why instead of waiting.
+func (s *Service) RefuseAccount(name string) error {
+	return s.account(name, func(a *accountAPI) { a.limits.Store(nil) })
+}
+
+func (s *Service) account(name string, set func(*accountAPI)) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil
+	}
+	a := s.accounts[name]
+	if a != nil {
+		set(a)
+		return nil
+	}
+	fa := s.o.Server.Account(name)
+	if fa == nil {
+		return fmt.Errorf("enable JetStream for account %q: %w", name, errNoAccount)
+	}
+	a = &accountAPI{s: s, account: fa, name: name}
+	set(a)
+	if err := a.subscribe(); err != nil {
+		return fmt.Errorf("enable JetStream for account %q: %w", name, err)
+	}
+	s.accounts[name] = a
+	return nil
+}
+
+// Stats returns what an account has asked of the API so far.
+func (s *Service) Stats(account string) jsapi.APIStats {
+	s.mu.Lock()
+	a := s.accounts[account]
+	s.mu.Unlock()
+	if a == nil {
+		return jsapi.APIStats{Level: jsapi.Level}
+	}
+	return a.stats()
+}
+
+// environment returns what the rules of configs need to know for an account.
+func (s *Service) environment(a *accountAPI) *environment {
+	env := &environment{
+		clustered: s.o.Peers() > 1, maxDuplicates: s.o.MaxDuplicates,
+		maxRequestBatch: s.o.MaxRequestBatch, apiPrefixes: a.prefixes(),
+		limits: jsapi.Unlimited(),
+	}
+	if l := a.limits.Load(); l != nil {
+		env.limits = *l
+	}
+	if m := s.o.MaxAckPending; m > 0 && (env.limits.MaxAckPending <= 0 || env.limits.MaxAckPending > m) {
+		env.limits.MaxAckPending = m
+	}
+	return env
+}
+
+// exclusive returns the lock under which consumers of a work queue are made.
+func (s *Service) exclusive(account, stream string) *sync.Mutex {
+	return &s.workQueues[maphash.String(s.queue.seed, account+"\x00"+stream)%uint64(len(s.workQueues))]
+}

@@ -1,0 +1,268 @@
+package jetstream
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/heraldmq/herald/broker/jsapi"
+	"github.com/heraldmq/herald/broker/state"
+	"github.com/heraldmq/herald/topics"
+	"github.com/heraldmq/herald/topics/consumer"
+	"github.com/heraldmq/herald/topics/store"
+)
+
+func (r *request) streamCreate() (any, error) {
+	var req jsapi.StreamRequest
+	if err := r.decode(&req); err != nil {
+		return nil, err
+	}
+	if req.Name != r.stream {
+		return nil, jsapi.ErrStreamMismatch
+	}
+	if f := completeStream(&req.Config, r.api.s.environment(r.api), req.Pedantic); f != nil {
+		return nil, f
+	}
+	if req.Sealed {
+		return nil, badConfig("stream configuration for create can not be sealed")
+	}
+	if f := unsupported(&req.Config); f != nil {
+		return nil, f
+	}
+	ctx, cancel := r.wait()
+	defer cancel()
+	t, created, err := r.api.s.o.State.CreateTopic(ctx, r.api.name, req.Config)
+	if err != nil {
+		return nil, err
+	}
+	if created {
+		r.streamAction(jsapi.ActionCreated)
+	}
+	// An equal stream that was there is as good as a new one: clients that
+	// create at each start rely on it.
+	return &jsapi.StreamCreateReply{Reply: r.head(), StreamInfo: r.streamInfo(t), DidCreate: true}, nil
+}
+
+// unsupported refuses what configs may ask for but Herald can't do yet, instead
+// of taking it and not doing it.
+func unsupported(c *topics.Config) *topics.Fault {
+	switch {
+	case c.AllowMsgSchedules:
+		return badConfig("message schedules are not supported by this server")
+	case c.Mirror != nil:
+		return badConfig("stream mirrors are not supported by this server")
+	case len(c.Sources) > 0:
+		return badConfig("stream sources are not supported by this server")
+	}
+	return nil
+}
+
+func (r *request) streamUpdate() (any, error) {
+	var req jsapi.StreamRequest
+	if err := r.decode(&req); err != nil {
+		return nil, err
+	}
+	if req.Name != r.stream {
+		return nil, jsapi.ErrStreamMismatch
+	}
+	t, err := r.topic()
+	if err != nil {
+		return nil, err
+	}
+	if f := completeStream(&req.Config, r.api.s.environment(r.api), req.Pedantic); f != nil {
+		return nil, f
+	}
+	now := t.Config()
+	if f := updateStream(now, &req.Config); f != nil {
+		return nil, f
+	}
+	if f := unsupported(&req.Config); f != nil {
+		return nil, f
+	}
+	if f := consumersFit(t.Data(), &req.Config); f != nil {
+		return nil, f
+	}
+	req.FirstSeq = max(req.FirstSeq, now.FirstSeq)
+	ctx, cancel := r.wait()
+	defer cancel()
+	t, err = r.api.s.o.State.UpdateTopic(ctx, r.api.name, req.Config)
+	if err != nil {
+		return nil, err
+	}
+	r.streamAction(jsapi.ActionModified)
+	return &jsapi.StreamCreateReply{Reply: r.head(), StreamInfo: r.streamInfo(t)}, nil
+}
+
+// consumersFit refuses consumer limits that consumers already exceed.
+func consumersFit(data *store.Topic, next *topics.Config) *topics.Fault {
+	limits := next.ConsumerLimits
+	if limits == (topics.ConsumerLimits{}) {
+		return nil
+	}
+	var names []string
+	data.Consumers(func(c *consumer.Consumer) bool {
+		cfg := c.Config()
+		if limits.MaxAckPending > 0 && cfg.AckPolicy != topics.AckNone &&
+			(cfg.MaxAckPending > limits.MaxAckPending || cfg.MaxAckPending <= 0) ||
+			limits.InactiveThreshold > 0 && cfg.InactiveThreshold > limits.InactiveThreshold {
+			names = append(names, c.Name())
+		}
+		return true
+	})
+	if len(names) > 0 {
+		return jsapi.StreamUpdate("change to limits violates consumers: " + strings.Join(names, ", "))
+	}
+	return nil
+}
+
+func (r *request) streamDelete() (any, error) {
+	if err := r.empty(); err != nil {
+		return nil, err
+	}
+	if _, err := r.topic(); err != nil {
+		return nil, err
+	}
+	ctx, cancel := r.wait()
+	defer cancel()
+	if err := r.api.s.o.State.DeleteTopic(ctx, r.api.name, r.stream); err != nil {
+		return nil, err
+	}
+	r.streamAction(jsapi.ActionDeleted)
+	return &jsapi.SuccessReply{Reply: r.head(), Success: true}, nil
+}
+
+func (r *request) streamPurge() (any, error) {
+	var req jsapi.PurgeRequest
+	if err := r.decode(&req); err != nil {
+		return nil, err
+	}
+	t, err := r.topic()
+	if err != nil {
+		return nil, err
+	}
+	cfg := t.Config()
+	switch {
+	case cfg.Sealed:
+		return nil, jsapi.ErrStreamSealed
+	case cfg.DenyPurge:
+		return nil, jsapi.StreamPurge("stream purge not permitted")
+	case req.Sequence > 0 && req.Keep > 0:
+		return nil, jsapi.ErrBadRequest
+	}
+	ctx, cancel := r.wait()
+	defer cancel()
+	n, err := r.api.s.o.State.Purge(ctx, t, store.Purge{
+		Sequence: topics.Sequence(req.Sequence), Subject: req.Subject, Keep: req.Keep,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &jsapi.PurgeReply{SuccessReply: jsapi.SuccessReply{Reply: r.head(), Success: true}, Purged: n}, nil
+}
+
+func (r *request) streamInfoReply() (any, error) {
+	var req jsapi.StreamInfoRequest
+	if err := r.decode(&req); err != nil {
+		return nil, err
+	}
+	t, err := r.topic()
+	if err != nil {
+		return nil, err
+	}
+	reply := &jsapi.StreamInfoReply{Reply: r.head(), StreamInfo: r.api.s.StreamInfo(t)}
+	if req.DeletedDetails {
+		t.Data().DeletedSequences(func(seq topics.Sequence) bool {
+			reply.State.Deleted = append(reply.State.Deleted, uint64(seq))
+			return true
+		})
+		reply.State.NumDeleted = len(reply.State.Deleted)
+	}
+	if req.SubjectsFilter != "" {
+		r.subjectCounts(t, &req, reply)
+	}
+	return reply, nil
+}
+
+// subjectCounts adds a page of the stream's subjects to an info.
+func (r *request) subjectCounts(t *state.Topic, req *jsapi.StreamInfoRequest, reply *jsapi.StreamInfoReply) {
+	counts := make(map[string]uint64)
+	t.Data().SubjectCounts(topics.NewFilter([]string{req.SubjectsFilter}), func(s string, n uint64) bool {
+		counts[s] = n
+		return true
+	})
+	if len(counts) == 0 {
+		return
+	}
+	names := make([]string, 0, len(counts))
+	for s := range counts {
+		names = append(names, s)
+	}
+	slices.Sort(names)
+	page, from, to := jsapi.Window(len(names), req.Offset, jsapi.SubjectsLimit)
+	reply.Page = page
+	if to-from < len(names) {
+		for _, s := range slices.Concat(names[:from], names[to:]) {
+			delete(counts, s)
+		}
+	}
+	reply.State.Subjects = counts
+}
+
+// head returns the head of the request's reply.
+func (r *request) head() jsapi.Reply { return jsapi.Head(r.route.reply) }
+
+// streamInfo describes a stream as the answer to its change.
+func (r *request) streamInfo(t *state.Topic) *jsapi.StreamInfo { return r.api.s.describe(t) }
+
+// StreamInfo describes a stream as STREAM.INFO does.
+func (s *Service) StreamInfo(t *state.Topic) *jsapi.StreamInfo {
+	info := s.describe(t)
+	info.Cluster = s.cluster(t)
+	return info
+}
+
+// describe describes a stream, its metadata as replies show it.
+func (s *Service) describe(t *state.Topic) *jsapi.StreamInfo {
+	info := s.summary(t)
+	cfg := *info.Config
+	cfg.Metadata = jsapi.ReplyMetadata(cfg.Metadata)
+	info.Config = &cfg
+	return info
+}
+
+// summary describes a stream as lists show it.
+func (s *Service) summary(t *state.Topic) *jsapi.StreamInfo {
+	return &jsapi.StreamInfo{
+		Config: t.Config(), Created: t.Created(), State: streamState(t.Data().State()),
+		Domain: s.o.Domain, Time: s.o.Now().UTC(),
+	}
+}
+
+func streamState(s topics.State) jsapi.StreamState {
+	out := jsapi.StreamState{
+		Messages: s.Messages, Bytes: s.Bytes, LastSeq: uint64(s.Last), FirstSeq: uint64(s.First),
+		FirstTime: wireTime(s.FirstTime), LastTime: wireTime(s.LastTime),
+		NumSubjects: s.Subjects, NumDeleted: int(s.Deleted), Consumers: s.Consumers,
+	}
+	if s.Last == 0 {
+		out.FirstSeq = 0 // never had a message
+	}
+	return out
+}
+
+// wireTime turns a log time into one for JSON; 0 is the zero time.
+func wireTime(t topics.Nanos) time.Time {
+	if t == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, int64(t)).UTC()
+}
+
+// cluster says who leads the stream's group: this node where there is but one.
+func (s *Service) cluster(t *state.Topic) *jsapi.ClusterInfo {
+	leader := s.o.ServerName
+	if !t.Group().IsLeader() {
+		leader = t.Group().Leader()
+	}
+	return &jsapi.ClusterInfo{Name: s.o.Cluster, Leader: leader}
+}

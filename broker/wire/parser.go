@@ -30,6 +30,7 @@ func (v Verb) String() string {
 }
 
 // Command is one parsed operation. All slices point into the read buffer.
+// Fields that the verb doesn't have, as listed, mean nothing.
 type Command struct {
 	Verb    Verb
 	Subject []byte // PUB, HPUB, SUB
@@ -58,6 +59,9 @@ type Limits struct {
 func Next(buf []byte, c *Command, l Limits) (n, need int, err error) {
 	if len(buf) == 0 {
 		return 0, 0, nil
+	}
+	if n, ok := quick(buf, c, l); ok {
+		return n, 0, nil
 	}
 	verb, args, short := verbOf(buf)
 	if verb == None {
@@ -178,6 +182,71 @@ func token(line []byte, i int) (start, end int) {
 		i++
 	}
 	return start, i
+}
+
+// quick parses a whole PUB or HPUB that is written as clients write it: in
+// capitals, with single spaces. Everything else, errors too, is left to the
+// patient way, which tells why.
+func quick(buf []byte, c *Command, l Limits) (n int, ok bool) {
+	if len(buf) < 8 {
+		return 0, false
+	}
+	i, sizes := 4, 1
+	switch {
+	case buf[0] == 'P' && buf[1] == 'U' && buf[2] == 'B' && buf[3] == ' ':
+	case buf[0] == 'H' && buf[1] == 'P' && buf[2] == 'U' && buf[3] == 'B' && buf[4] == ' ':
+		i, sizes = 5, 2
+	default:
+		return 0, false
+	}
+	most := len(buf)
+	if l.ControlLine > 0 {
+		most = min(most, l.ControlLine)
+	}
+	var ends [4]int // of the tokens
+	count, start := 0, i
+	for ; i < most; i++ {
+		b := buf[i]
+		if b > ' ' {
+			continue
+		}
+		if i == start || count == len(ends) {
+			return 0, false
+		}
+		ends[count] = i
+		count++
+		start = i + 1
+		if b != ' ' {
+			break
+		}
+	}
+	if i+1 >= most || buf[i] != '\r' || buf[i+1] != '\n' || count != sizes+1 && count != sizes+2 {
+		return 0, false
+	}
+	total, plain := size(buf[ends[count-2]+1 : i])
+	if !plain {
+		return 0, false
+	}
+	body, header := i+2, 0
+	if sizes == 2 {
+		if header, plain = size(buf[ends[count-3]+1 : ends[count-2]]); !plain || header == 0 || header > total {
+			return 0, false
+		}
+	}
+	n = body + total + 2
+	if l.Payload > 0 && total > l.Payload || len(buf) < n || buf[n-2] != '\r' || buf[n-1] != '\n' {
+		return 0, false
+	}
+	c.Verb, c.Subject = Pub, buf[3+sizes:ends[0]]
+	c.Header, c.Reply = nil, nil
+	if sizes == 2 {
+		c.Verb, c.Header = HPub, buf[body:body+header]
+	}
+	if count == sizes+2 {
+		c.Reply = buf[ends[0]+1 : ends[1]]
+	}
+	c.Payload, c.Tail = buf[body+header:n-2], buf[ends[0]+1:n]
+	return n, true
 }
 
 // message parses PUB and HPUB: the line in buf[args:lineEnd], the bytes from

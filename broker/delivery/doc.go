@@ -25,6 +25,7 @@
 //
 // Locks: a reader's mu is never held across a read of messages, a send or a
 // proposal. It may be held while the store's read lock is taken; therefore what
-// is called from where entries are applied (Grown, ConsumerChanged, Purged,
-// TopicDeleted) takes no reader's mu and only leaves a note.
+// is called from where entries are applied (Grown, ConsumerChanged, TopicDeleted)
+// takes no reader's mu and only leaves a note. Purges and limits need no call: a
+// reader compares what is pending with where its topic begins.
 package delivery

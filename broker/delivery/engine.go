@@ -171,26 +171,6 @@ func (e *Engine) TopicDeleted(id topics.TopicID) {
 	}
 }
 
-// Purged tells that everything before first was purged from a topic, or that
-// other messages of it were. It may be called where entries are applied.
-func (e *Engine) Purged(id topics.TopicID, first topics.Sequence) {
-	e.mu.RLock()
-	t := e.topics[id]
-	e.mu.RUnlock()
-	if t == nil {
-		return
-	}
-	for {
-		old := t.trimmed.Load()
-		if uint64(first) <= old || t.trimmed.CompareAndSwap(old, uint64(first)) {
-			break
-		}
-	}
-	for _, r := range t.loaded() {
-		r.note(notePurged)
-	}
-}
-
 // topic returns the engine's side of a topic, making it if needed.
 func (e *Engine) topic(id topics.TopicID) *topic {
 	e.mu.RLock()

@@ -38,6 +38,7 @@ func (e *Engine) Info(id topics.TopicID, name string) (LiveInfo, bool) {
 	r.heedBound(now)
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.shed(now)
 	if r.pull.waiting.len() > 0 {
 		r.sweep(now)
 	}

@@ -250,7 +250,6 @@ func TestPurgeTrims(t *testing.T) {
 		w.topic.mu.Lock()
 		w.topic.consumers["c"].Trim(3)
 		w.topic.mu.Unlock()
-		w.e.Purged(7, 3)
 		if i := w.info("c"); i.NumAckPending != 0 || i.AckFloor.Stream != 2 || i.NumPending != 1 {
 			t.Errorf("info %+v", i)
 		}

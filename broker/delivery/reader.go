@@ -55,7 +55,6 @@ func (s *taskState) finish() bool {
 // Notes left for the next turn by those who must not take a reader's lock.
 const (
 	noteUpdated uint32 = 1 << iota
-	notePurged
 	noteInterest
 )
 
@@ -270,11 +269,6 @@ func (r *reader) heed(now topics.Nanos) {
 	if notes&noteUpdated != 0 {
 		r.follow()
 	}
-	if notes&notePurged != 0 {
-		r.mu.Lock()
-		r.c.Trim(topics.Sequence(r.topic.trimmed.Load()))
-		r.mu.Unlock()
-	}
 	if notes&noteInterest != 0 {
 		r.checkInterest(now)
 	}
@@ -283,6 +277,19 @@ func (r *reader) heed(now topics.Nanos) {
 	r.mu.Unlock()
 	if reload {
 		r.reload()
+	}
+}
+
+// shed lets go of what the topic no longer has: what was purged, or pushed out by
+// a limit before it was acknowledged. The caller holds r.mu.
+func (r *reader) shed(now topics.Nanos) {
+	first, _ := r.topic.data.Bounds()
+	for seq, _, ok := r.c.OldestPending(); ok && seq < first; seq, _, ok = r.c.OldestPending() {
+		r.c.Drop(seq, now)
+		r.recordAcks(now, false)
+	}
+	if first > r.c.Delivered().Stream+1 {
+		r.c.Trim(first)
 	}
 }
 

@@ -3,7 +3,6 @@ package delivery
 import (
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"github.com/heraldmq/herald/topics"
 )
@@ -20,7 +19,6 @@ type topic struct {
 	account string
 	name    string
 	data    Topic
-	trimmed atomic.Uint64 // first sequence after the last purge; 0: none
 
 	mu      sync.RWMutex
 	readers map[string]*reader
@@ -82,16 +80,6 @@ func (t *topic) remove(name string) *reader {
 	r := t.readers[name]
 	delete(t.readers, name)
 	return r
-}
-
-func (t *topic) loaded() []*reader {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	list := make([]*reader, 0, len(t.readers))
-	for _, r := range t.readers {
-		list = append(list, r)
-	}
-	return list
 }
 
 // end lets go of all readers.

@@ -109,6 +109,7 @@ func (r *reader) work(w *worker) (more bool) {
 
 // tick does what the time asks for.
 func (r *reader) tick(now topics.Nanos) {
+	r.shed(now)
 	r.c.Due(now)
 	for _, x := range r.c.TakeExceeded() {
 		r.adviseExceeded(x, now)

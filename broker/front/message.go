@@ -39,6 +39,15 @@ func (m *Message) Respond(header, payload []byte) {
 	st.publish(&st.respond, &outgoing{subject: m.Reply, header: header, payload: payload})
 }
 
+// FlushCaptured hands over what the publisher has staged for topics so far, so
+// that what a client published before a request is proposed before it. Only
+// within the handler; it waits as Sink.Capture does.
+func (m *Message) FlushCaptured() {
+	if m.via != nil {
+		m.via.flushSinks()
+	}
+}
+
 // Clone returns a copy that owns its bytes, for work that goes on after the
 // handler. Its Respond may be called from any goroutine.
 func (m *Message) Clone() *Message {

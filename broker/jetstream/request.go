@@ -113,11 +113,17 @@ func (r *request) decode(v any) error {
 // empty refuses a body.
 func (r *request) empty() error { return jsapi.Empty(r.msg.Payload) }
 
-// topic finds the stream the subject names.
+// topic finds the stream the subject names. For a request that only reads it
+// waits until what was published before is there to be read.
 func (r *request) topic() (*state.Topic, error) {
 	t, ok := r.api.topic(r.stream)
 	if !ok {
 		return nil, jsapi.ErrStreamNotFound
+	}
+	if !r.route.mutates {
+		ctx, cancel := r.wait()
+		defer cancel()
+		t.Group().Settle(ctx)
 	}
 	return t, nil
 }

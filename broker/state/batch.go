@@ -33,6 +33,7 @@ type batch struct {
 	submits   []func(result any, err error) // one per record that isn't a publish
 	waits     []wait                        // those who want a PubAck, in the order of the publishes
 	replies   []byte                        // their reply subjects
+	settled   []chan struct{}               // closed once the entry has been applied or refused
 	proposal  proposal
 }
 
@@ -50,9 +51,11 @@ func (b *batch) empty() bool { return b.records == 0 }
 func (b *batch) reset() {
 	clear(b.submits)
 	clear(b.waits)
+	clear(b.settled)
 	*b = batch{
 		buf: topics.AppendEntryHeader(b.buf[:0], 0), limited: b.limited[:0],
 		submits: b.submits[:0], waits: b.waits[:0], replies: b.replies[:0],
+		settled: b.settled[:0],
 	}
 }
 
@@ -82,6 +85,7 @@ type queue struct {
 	mu       sync.Mutex
 	room     sync.Cond // signalled when the open batch may have become smaller, and on close
 	open     *batch
+	tail     *batch // the last one proposed; of use while something is in flight
 	free     []*batch
 	inFlight int
 	refused  []func(any, error) // Submits over the bound; answered by the queue's goroutine
@@ -232,7 +236,25 @@ func (q *queue) proposeMaybeLocked() {
 	} else {
 		b.proposal = q.log.Propose(entry)
 	}
+	q.tail = b
 	q.sent <- b
+}
+
+// settle returns a channel that is closed once all that was accepted so far has
+// been applied or refused; nil when nothing is under way.
+func (q *queue) settle() <-chan struct{} {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	b := q.open
+	if b.empty() {
+		if q.inFlight == 0 {
+			return nil
+		}
+		b = q.tail
+	}
+	done := make(chan struct{})
+	b.settled = append(b.settled, done)
+	return done
 }
 
 // relieve looks again whether the store has room; the store calls it after each
@@ -255,6 +277,10 @@ func (q *queue) complete() {
 		full := q.pressed()
 		q.mu.Lock()
 		q.inFlight--
+		for _, done := range b.settled {
+			close(done)
+		}
+		b.settled = b.settled[:0]
 		q.full = full
 		refused := q.refused
 		q.refused = nil

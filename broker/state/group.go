@@ -68,6 +68,18 @@ func (g *Group) Stats() replication.Stats {
 // are answered through Options.Replier once the messages are on disk.
 func (g *Group) Capture(batch []front.Captured) { g.queue.capture(batch) }
 
+// Settle waits until all that was captured and submitted before the call has
+// been applied or refused, or ctx ends: what is read afterwards holds it. With
+// nothing under way it returns at once.
+func (g *Group) Settle(ctx context.Context) {
+	if done := g.queue.settle(); done != nil {
+		select {
+		case <-done:
+		case <-ctx.Done():
+		}
+	}
+}
+
 // Submit proposes one record. It never blocks and copies body. done, which may
 // be nil, is called once, on the group's acker goroutine, in the order of the
 // submissions: with what applying the record gave (for RecordDelivered and

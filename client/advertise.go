@@ -19,7 +19,6 @@ const (
 	advList     = "$HERALD.ADV.LIST"
 	advRenew    = "$HERALD.ADV.RENEW"
 	advWithdraw = "$HERALD.ADV.WITHDRAW"
-	advEvents   = "$HERALD.ADV.EVENT."
 )
 
 // advReply is any answer of the advertise service.
@@ -42,10 +41,20 @@ func (c *Client) advRequest(ctx context.Context, op, target, subject string, bod
 	}
 	m, err := c.nc.RequestWithContext(ctx, subject, b)
 	if errors.Is(err, nats.ErrNoResponders) {
-		err = fmt.Errorf("the broker has no advertise service (is it Herald?): %w", err)
+		err = errNoService
 	}
 	if err != nil {
 		return nil, failed(op, target, err)
+	}
+	return advAnswer(op, target, m)
+}
+
+var errNoService = fmt.Errorf("the broker has no advertise service (is it Herald?): %w", nats.ErrNoResponders)
+
+// advAnswer reads an answer of the advertise service.
+func advAnswer(op, target string, m *nats.Msg) (*advReply, error) {
+	if len(m.Data) == 0 && m.Header.Get("Status") == "503" {
+		return nil, failed(op, target, errNoService)
 	}
 	var reply advReply
 	if err := json.Unmarshal(m.Data, &reply); err != nil {

@@ -4,10 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/nats-io/nats.go"
 )
@@ -26,6 +26,27 @@ func (q Query) matches(ad *Advertisement) bool {
 		(q.Team == "" || q.Team == ad.Owner.Team) &&
 		(q.Tag == "" || slices.Contains(ad.Tags, q.Tag)) &&
 		(q.Subject == "" || overlap(q.Subject, ad.Pattern()))
+}
+
+// wire is the query as the broker reads it; the team is looked at here.
+func (q Query) wire() map[string]any {
+	m := map[string]any{}
+	if q.Subject != "" {
+		m["subject"] = q.Subject
+	}
+	if q.Name != "" {
+		m["name"] = q.Name
+	}
+	if q.Tag != "" {
+		m["tags"] = []string{q.Tag}
+	}
+	return m
+}
+
+func (q Query) at(offset int) map[string]any {
+	m := q.wire()
+	m["offset"] = offset
+	return m
 }
 
 // overlap tells whether some subject matches both patterns.
@@ -48,17 +69,11 @@ func overlap(a, b string) bool {
 
 // Discover returns the advertisements that match, sorted by name.
 func (c *Client) Discover(ctx context.Context, q Query) ([]Advertisement, error) {
-	all, _, err := c.list(ctx, q)
-	return all, err
-}
-
-// list also returns the revision that the list is of.
-func (c *Client) list(ctx context.Context, q Query) ([]Advertisement, uint64, error) {
 	matching := []Advertisement{}
 	for offset := 0; ; {
-		page, err := c.advRequest(ctx, "discover", q.Subject, advList, map[string]any{"offset": offset})
+		page, err := c.advRequest(ctx, "discover", q.Subject, advList, q.at(offset))
 		if err != nil {
-			return nil, 0, err
+			return nil, err
 		}
 		for i := range page.Advertisements {
 			if q.matches(&page.Advertisements[i]) {
@@ -68,7 +83,7 @@ func (c *Client) list(ctx context.Context, q Query) ([]Advertisement, uint64, er
 		offset += len(page.Advertisements)
 		if offset >= page.Total || len(page.Advertisements) == 0 {
 			slices.SortStableFunc(matching, func(a, b Advertisement) int { return strings.Compare(a.Name, b.Name) })
-			return matching, page.Revision, nil
+			return matching, nil
 		}
 	}
 }
@@ -112,39 +127,85 @@ type Watch struct {
 	query  Query
 	handle func(Event)
 
-	events chan *nats.Msg
-	sub    *nats.Subscription
-	cancel context.CancelFunc
-	done   chan struct{}
-	stop   sync.Once
+	messages chan *nats.Msg
+	cancel   context.CancelFunc
+	done     chan struct{}
+	stop     sync.Once
 
-	// Owned by run.
-	known    map[advKey]Advertisement
-	revision uint64
+	// Owned by Watch until run starts, by run then.
+
+	sub    *nats.Subscription
+	known  map[advKey]Advertisement
+	now    map[advKey]Advertisement // what is there, until the broker says that this was all
+	caught bool                     // handle has had Caught
 }
 
+// watchPause is how long a watch waits before it asks again.
+const watchPause = 250 * time.Millisecond
+
 // Watch calls handle, on one goroutine, with each advertisement there is, then
-// once with Caught, then with each change. A change during a loss of the
-// connection is noticed after it: nothing is missed, nothing comes twice.
+// once with Caught, then with each change. Changes during a loss of the
+// connection are noticed after it: nothing is missed, nothing comes twice.
 func (c *Client) Watch(ctx context.Context, q Query, handle func(Event)) (*Watch, error) {
 	life, cancel := context.WithCancel(context.Background())
-	w := &Watch{client: c, query: q, handle: handle, events: make(chan *nats.Msg, 1024), cancel: cancel, done: make(chan struct{}), known: map[advKey]Advertisement{}}
-	sub, err := c.nc.ChanSubscribe(advEvents+">", w.events)
-	if err != nil {
-		cancel()
-		return nil, failed("watch", "advertisements", err)
-	}
-	w.sub = sub
-	now, revision, err := c.list(ctx, q)
+	w := &Watch{client: c, query: q, handle: handle, messages: make(chan *nats.Msg, 4096), cancel: cancel, done: make(chan struct{}), known: map[advKey]Advertisement{}}
+	err := w.begin(ctx)
 	if err == nil && !c.adopt(w) {
 		err = &Error{Op: "watch", Target: "advertisements", Kind: ErrClosed, Err: errors.New("the client is closed")}
 	}
 	if err != nil {
 		cancel()
-		return nil, errors.Join(err, sub.Unsubscribe())
+		w.unsubscribe()
+		return nil, err
 	}
-	go w.run(life, now, revision)
+	go w.run(life)
 	return w, nil
+}
+
+// begin asks the broker to tell what there is and what changes, on an inbox of
+// its own, and waits for the broker to agree.
+func (w *Watch) begin(ctx context.Context) error {
+	ctx, cancel := w.client.bounded(ctx)
+	defer cancel()
+	w.unsubscribe()
+	w.now = map[advKey]Advertisement{}
+	inbox := w.client.nc.NewInbox()
+	sub, err := w.client.nc.ChanSubscribe(inbox, w.messages)
+	if err != nil {
+		return failed("watch", "advertisements", err)
+	}
+	w.sub = sub
+	question := w.query.wire()
+	question["watch"] = true
+	body, err := json.Marshal(question)
+	if err == nil {
+		err = w.client.nc.PublishRequest(advList, inbox, body)
+	}
+	if err != nil {
+		return failed("watch", "advertisements", err)
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return failed("watch", "advertisements", ctx.Err())
+		case m, open := <-w.messages:
+			if !open {
+				return failed("watch", "advertisements", nats.ErrConnectionClosed)
+			}
+			if m.Subject != inbox {
+				continue // of the inbox before
+			}
+			_, err := advAnswer("watch", "advertisements", m)
+			return err
+		}
+	}
+}
+
+func (w *Watch) unsubscribe() {
+	if w.sub != nil {
+		_ = w.sub.Unsubscribe() // fails only on a closed connection
+		w.sub = nil
+	}
 }
 
 // Done is closed when handle has returned for the last time.
@@ -161,104 +222,108 @@ func (w *Watch) Close() error {
 	return nil
 }
 
-func (w *Watch) run(ctx context.Context, now []Advertisement, revision uint64) {
+func (w *Watch) run(ctx context.Context) {
 	defer close(w.done)
-	defer func() { _ = w.sub.Unsubscribe() }() // fails only on a closed connection
-	back := w.client.nc.StatusChanged(nats.CONNECTED)
-	defer w.client.nc.RemoveStatusListener(back)
-
-	w.revision = revision
-	for i := range now {
-		w.known[keyOf(&now[i])] = now[i]
-		w.handle(Event{Current, now[i].Revision, &now[i]})
-	}
-	w.handle(Event{Kind: Caught, Revision: revision})
+	defer w.unsubscribe()
+	nc := w.client.nc
+	back := nc.StatusChanged(nats.CONNECTED, nats.CLOSED)
+	defer nc.RemoveStatusListener(back)
+	again := time.NewTimer(time.Hour)
+	again.Stop()
+	defer again.Stop()
 	for {
+		lost := false
 		select {
 		case <-ctx.Done():
 			return
 		case _, open := <-back:
-			if !open {
-				back = nil
-				continue
+			if !open || nc.IsClosed() {
+				return
 			}
-			w.resync(ctx)
-		case m, open := <-w.events:
+			lost = true
+		case <-again.C:
+			lost = true
+		case m, open := <-w.messages:
 			if !open {
 				return
 			}
-			w.event(ctx, m)
+			lost = w.sub != nil && m.Subject == w.sub.Subject && !w.message(m)
+		}
+		if !lost {
+			continue
+		}
+		if err := w.begin(ctx); err != nil && ctx.Err() == nil {
+			w.client.set.onError(err)
+			again.Reset(watchPause)
 		}
 	}
 }
 
 func keyOf(ad *Advertisement) advKey { return advKey{ad.Name, ad.Owner.Key()} }
 
-// event takes one event from the wire.
-func (w *Watch) event(ctx context.Context, m *nats.Msg) {
-	kind, _, _ := strings.Cut(strings.TrimPrefix(m.Subject, advEvents), ".")
+// message takes what the broker tells; false means that the watch is lost and
+// has to begin anew.
+func (w *Watch) message(m *nats.Msg) bool {
 	var e Event
-	if err := json.Unmarshal(m.Data, &e); err != nil || e.Advertisement == nil {
-		w.resync(ctx) // not understood: look at the whole instead
-		return
+	if err := json.Unmarshal(m.Data, &e); err != nil {
+		return false
 	}
-	e.Kind = EventKind(kind)
-	if e.Revision != 0 && e.Revision <= w.revision {
-		return // part of the list already
+	switch {
+	case e.Kind == Caught:
+		w.compare(e)
+		w.now = nil
+	case e.Advertisement == nil:
+		return false
+	case w.now != nil: // Current
+		w.now[keyOf(e.Advertisement)] = *e.Advertisement
+		if !w.caught {
+			w.known[keyOf(e.Advertisement)] = *e.Advertisement
+			w.handle(e)
+		}
+	default:
+		w.apply(e)
 	}
-	w.revision = max(w.revision, e.Revision)
-	w.apply(e)
+	return true
 }
 
-// apply reports a change that matches, and remembers it.
+// compare reports what changed while nobody told: the difference between what
+// was known and what there is.
+func (w *Watch) compare(e Event) {
+	if !w.caught {
+		w.caught = true
+		w.handle(e)
+		return
+	}
+	for key, ad := range w.known {
+		if _, still := w.now[key]; !still {
+			w.apply(Event{Kind: Withdrawn, Revision: e.Revision, Advertisement: &ad})
+		}
+	}
+	for key, ad := range w.now {
+		if old, had := w.known[key]; !had || old.Revision != ad.Revision {
+			w.apply(Event{Kind: Added, Revision: ad.Revision, Advertisement: &ad})
+		}
+	}
+}
+
+// apply reports a change, if it matches, and remembers it.
 func (w *Watch) apply(e Event) {
 	key := keyOf(e.Advertisement)
 	_, had := w.known[key]
-	switch e.Kind {
-	case Expired, Withdrawn:
-		delete(w.known, key)
-		if had {
-			w.handle(e)
-		}
-	case Added, Changed:
-		if !w.query.matches(e.Advertisement) {
-			if had { // changed so that it no longer matches
-				delete(w.known, key)
-				e.Kind = Withdrawn
-				w.handle(e)
-			}
+	switch {
+	case e.Kind == Expired || e.Kind == Withdrawn:
+		if !had {
 			return
 		}
+		delete(w.known, key)
+	case !w.query.matches(e.Advertisement):
+		return
+	default:
 		w.known[key] = *e.Advertisement
 		e.Kind = Added
 		if had {
 			e.Kind = Changed
 		}
-		w.handle(e)
 	}
-}
-
-// resync compares what is known with the broker's list, after events may have
-// been missed.
-func (w *Watch) resync(ctx context.Context) {
-	now, revision, err := w.client.list(ctx, w.query)
-	if err != nil {
-		if ctx.Err() == nil {
-			w.client.set.onError(failed("watch", "advertisements", err))
-		}
-		return // the next reconnect tries again
-	}
-	w.revision = max(w.revision, revision)
-	gone := maps.Clone(w.known)
-	for i := range now {
-		key := keyOf(&now[i])
-		old, had := w.known[key]
-		delete(gone, key)
-		if !had || old.Revision != now[i].Revision {
-			w.apply(Event{Added, now[i].Revision, &now[i]})
-		}
-	}
-	for _, ad := range gone {
-		w.apply(Event{Withdrawn, revision, &ad})
-	}
+	w.handle(e)
 }

@@ -107,6 +107,16 @@ func (s *Subscription) Dropped() int {
 	return n
 }
 
+// Buffer bounds what waits for the handler of a live subscription, instead of
+// 524,288 messages and 64 MiB; more is dropped. -1 is no bound. Durable
+// subscriptions fetch no more than they can hold, and ignore it.
+func (s *Subscription) Buffer(messages, bytes int) error {
+	if s.live == nil {
+		return nil
+	}
+	return failed("set the buffer of", s.subject, s.live.SetPendingLimits(messages, bytes))
+}
+
 // Done is closed when the last call of the handler has returned.
 func (s *Subscription) Done() <-chan struct{} { return s.done }
 
@@ -218,10 +228,27 @@ func (c *Client) subscribeDurable(s *Subscription, handle Handler, set subscript
 	s.halt = func() error { running.Stop(); return nil }
 	go func() { // ends with the subscription, which Close waits for
 		<-running.Closed()
+		if !acks {
+			c.forget(set.topic, reader)
+		}
 		close(s.done)
 	}()
 	return nil
 }
+
+// forget deletes a private reader at once; should that fail, the broker does it
+// when the reader has been idle for readerIdle.
+func (c *Client) forget(topic string, reader jetstream.Consumer) {
+	info := reader.CachedInfo()
+	if info == nil || !c.nc.IsConnected() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = c.js.DeleteConsumer(ctx, topic, info.Name)
+}
+
+const readerIdle = 30 * time.Second
 
 // reader finds or makes the consumer of a durable subscription.
 func (c *Client) reader(ctx context.Context, subject string, set subscription) (jetstream.Consumer, error) {
@@ -236,7 +263,7 @@ func (c *Client) reader(ctx context.Context, subject string, set subscription) (
 	if set.name == "" {
 		return c.js.OrderedConsumer(ctx, set.topic, jetstream.OrderedConsumerConfig{
 			FilterSubjects: filters, DeliverPolicy: start.policy, OptStartSeq: start.sequence,
-			OptStartTime: start.startTime(), HeadersOnly: set.headersOnly,
+			OptStartTime: start.startTime(), HeadersOnly: set.headersOnly, InactiveThreshold: readerIdle,
 		})
 	}
 	existing, err := c.js.Consumer(ctx, set.topic, set.name)

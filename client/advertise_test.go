@@ -1,0 +1,186 @@
+package client_test
+
+import (
+	"encoding/json"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/heraldmq/herald/client"
+)
+
+func ad(name string) client.Advertisement {
+	return client.Advertisement{
+		Name: name, Subject: name + ".{region}.created", Kind: "event", Tags: []string{"shop"},
+		Owner: client.Owner{Team: "sales", Service: "checkout"},
+		Keep:  &client.Keep{Topic: name},
+		Extra: map[string]json.RawMessage{"x_note": json.RawMessage(`"kept"`)},
+	}
+}
+
+func TestAnAdvertisementMakesItsTopicAndCanBeFound(t *testing.T) {
+	c := connect(t)
+	p, err := c.Advertise(t.Context(), ad("orders"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := p.Send(t.Context(), client.Tokens{"region": "eu"}, []byte("1"))
+	if err != nil || r.Topic != "orders" || r.Sequence != 1 {
+		t.Errorf("got %+v, %v", r, err)
+	}
+	if _, err := p.Send(t.Context(), nil, nil); !errors.Is(err, client.ErrInvalid) {
+		t.Errorf("without its token: %v", err)
+	}
+	found, err := c.Discover(t.Context(), client.Query{Subject: "orders.eu.>"})
+	if err != nil || len(found) != 1 || found[0].Pattern() != "orders.*.created" || found[0].Owner.Team != "sales" || string(found[0].Extra["x_note"]) != `"kept"` {
+		t.Errorf("got %+v, %v", found, err)
+	}
+	for _, q := range []client.Query{{Subject: "orders.eu"}, {Team: "other"}, {Tag: "x"}, {Name: "order"}} {
+		if found, err := c.Discover(t.Context(), q); err != nil || found == nil || len(found) != 0 {
+			t.Errorf("%+v finds %+v, %v", q, found, err)
+		}
+	}
+	if err := p.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Advertisement(t.Context(), "orders", client.Owner{}); !errors.Is(err, client.ErrNotFound) {
+		t.Errorf("after Close: %v", err)
+	}
+	if _, err := c.Topic(t.Context(), "orders"); err != nil {
+		t.Errorf("the topic went with its advertisement: %v", err)
+	}
+}
+
+func TestAWatchTellsWhatIsThereThenWhatChanges(t *testing.T) {
+	c := connect(t)
+	old, err := c.Advertise(t.Context(), ad("old"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	events := make(chan client.Event, 100)
+	w, err := c.Watch(t.Context(), client.Query{Tag: "shop"}, func(e client.Event) { events <- e })
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect := func(kind client.EventKind, name string) {
+		t.Helper()
+		e := receive(t, events, 1)[0]
+		got := ""
+		if e.Advertisement != nil {
+			got = e.Advertisement.Name
+		}
+		if e.Kind != kind || got != name {
+			t.Fatalf("got %s %q, want %s %q", e.Kind, got, kind, name)
+		}
+	}
+	expect(client.Current, "old")
+	expect(client.Caught, "")
+	fresh, err := c.Advertise(t.Context(), ad("new"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect(client.Added, "new")
+	changed := ad("new")
+	changed.Summary = "now with a summary"
+	if _, err := c.PutAdvertisement(t.Context(), changed); err != nil {
+		t.Fatal(err)
+	}
+	expect(client.Changed, "new")
+	if err := errors.Join(fresh.Close(), old.Close()); err != nil {
+		t.Fatal(err)
+	}
+	expect(client.Withdrawn, "new")
+	expect(client.Withdrawn, "old")
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-w.Done():
+	default:
+		t.Error("not done after Close")
+	}
+}
+
+func TestALostConnectionEndsItsAdvertisementAfterTheGrace(t *testing.T) {
+	url := serve(t)
+	watcher, err := client.Connect(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watcher.Close()
+	owner, err := client.Connect(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	short := ad("short")
+	short.Lease = client.Lease{Mode: client.LeaseConnection, Grace: client.Duration(50 * time.Millisecond)}
+	if _, err := owner.Advertise(t.Context(), short); err != nil {
+		t.Fatal(err)
+	}
+	events := make(chan client.Event, 100)
+	if _, err := watcher.Watch(t.Context(), client.Query{}, func(e client.Event) { events <- e }); err != nil {
+		t.Fatal(err)
+	}
+	receive(t, events, 2)
+	owner.Conn().Close() // as a crash would: nothing is withdrawn
+	if e := receive(t, events, 1)[0]; e.Kind != client.Expired || e.Advertisement.Name != "short" {
+		t.Errorf("got %+v", e)
+	}
+	if err := owner.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestBadAdvertisementsAreRefused(t *testing.T) {
+	c := connect(t)
+	for name, bad := range map[string]client.Advertisement{
+		"no name":    {Subject: "a"},
+		"no subject": {Name: "a"},
+		"bad role":   {Name: "a", Subject: "a", Role: "dances"},
+	} {
+		if _, err := c.Advertise(t.Context(), bad); !errors.Is(err, client.ErrInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestFillingInTokens(t *testing.T) {
+	for _, x := range []struct {
+		subject string
+		tokens  client.Tokens
+		want    string // "" is a refusal
+	}{
+		{"a.b", nil, "a.b"},
+		{"a.{x}.{y}", client.Tokens{"x": "1", "y": "2"}, "a.1.2"},
+		{"a.{x...}", client.Tokens{"x": "1.2.3"}, "a.1.2.3"},
+		{"a.{x}", nil, ""},
+		{"a.{x}", client.Tokens{"x": ""}, ""},
+		{"a.{x}", client.Tokens{"x": "1.2"}, ""},
+		{"a.{x}", client.Tokens{"x": "*"}, ""},
+		{"a.{x}", client.Tokens{"x": "b c"}, ""},
+		{"a.{x}", client.Tokens{"x": "{y}", "y": "1"}, ""},
+		{"a.b", client.Tokens{"x": "1"}, ""},
+		{"a.{x...}", client.Tokens{"x": "1..2"}, ""},
+	} {
+		a := client.Advertisement{Subject: x.subject}
+		got, err := a.Fill(x.tokens)
+		if got != x.want || (err == nil) != (x.want != "") {
+			t.Errorf("%s with %v: %q, %v; want %q", x.subject, x.tokens, got, err, x.want)
+		}
+		if err == nil && x.tokens != nil && x.want != "" {
+			continue
+		}
+		if err != nil && !errors.Is(err, client.ErrInvalid) {
+			t.Errorf("%v is not invalid", err)
+		}
+	}
+}
+
+func TestPatterns(t *testing.T) {
+	for subject, want := range map[string]string{"a.b": "a.b", "a.{x}.c": "a.*.c", "{x}": "*", "a.{rest...}": "a.>", "a.{x}.{rest...}": "a.*.>", "a.>": "a.>"} {
+		a := client.Advertisement{Subject: subject}
+		if got := a.Pattern(); got != want {
+			t.Errorf("%s is %s, want %s", subject, got, want)
+		}
+	}
+}

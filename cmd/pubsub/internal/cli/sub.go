@@ -1,0 +1,356 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/heraldmq/herald/client"
+	"github.com/heraldmq/herald/cmd/pubsub/internal/record"
+)
+
+type subFlags struct {
+	queue          string
+	durable        bool
+	name           string
+	topic          string
+	all, last      bool
+	lastPerSubject bool
+	from, to       string
+	since          string
+	count          int
+	wait           time.Duration
+	ackWait        time.Duration
+	inFlight       int
+	headersOnly    bool
+	noAck          bool
+}
+
+func (a *app) subCommand() *cobra.Command {
+	var f subFlags
+	cmd := &cobra.Command{
+		Use:   "sub SUBJECT...",
+		Short: "Subscribe, live or from anywhere in a topic",
+		Long: `Print messages as they come. --durable reads them from the topic that captures
+the subject; --all, --from, --since, --last say where to start and imply it.
+
+A place for --from and --to is: ` + placeHelp + `.
+
+--name reads as a named reader: the broker remembers its place, each message is
+acknowledged after it is printed, and readers of one name share the messages.
+
+It goes on until --count messages came, --to is reached, or it is interrupted.
+With --wait it gives up when no message came for that long: exit code 5.`,
+		Example: `  pubsub sub 'orders.>'
+  pubsub sub --durable 'orders.>' --all
+  pubsub sub 'orders.>' --from @1h --to end -o ndjson
+  pubsub sub 'orders.>' --name billing -o json --count 100 --wait 5s`,
+		Args:              args(1, -1, "SUBJECT"),
+		ValidArgsFunction: a.completeSubjects,
+		RunE:              func(cmd *cobra.Command, args []string) error { return a.sub(cmd, args, f) },
+	}
+	fl := cmd.Flags()
+	fl.StringVar(&f.queue, "queue", "", "share live messages with the members of this group")
+	fl.BoolVarP(&f.durable, "durable", "d", false, "read from the topic")
+	fl.StringVar(&f.name, "name", "", "read as this named reader and acknowledge")
+	fl.StringVar(&f.topic, "topic", "", "read from this topic")
+	fl.BoolVar(&f.all, "all", false, "from the first stored message (--from start)")
+	fl.BoolVar(&f.last, "last", false, "from the last stored message (--from last)")
+	fl.BoolVar(&f.lastPerSubject, "last-per-subject", false, "from the last stored message of each subject")
+	fl.StringVar(&f.from, "from", "", "where to start")
+	fl.StringVar(&f.to, "to", "", "where to stop")
+	fl.StringVar(&f.since, "since", "", "from this time or duration ago (--from @…)")
+	fl.IntVarP(&f.count, "count", "c", 0, "stop after this many")
+	fl.DurationVarP(&f.wait, "wait", "w", 0, "give up (exit code 5) when no message came for this long")
+	fl.DurationVar(&f.ackWait, "ack-wait", 0, "a new named reader's time to acknowledge")
+	fl.IntVar(&f.inFlight, "max-in-flight", 0, "a new named reader's unacknowledged messages")
+	fl.BoolVar(&f.headersOnly, "headers-only", false, "leave payloads out (stored messages)")
+	fl.BoolVar(&f.noAck, "no-ack", false, "don't acknowledge: a named reader gets the messages again")
+	_ = cmd.RegisterFlagCompletionFunc("topic", a.completeTopics)
+	_ = cmd.RegisterFlagCompletionFunc("from", fixed("start", "end", "new", "last"))
+	_ = cmd.RegisterFlagCompletionFunc("to", fixed("end"))
+	return cmd
+}
+
+// stop tells when a subscription has got what it came for.
+type stop struct {
+	count    int
+	empty    bool // nothing to read at all
+	sequence uint64
+	time     time.Time
+}
+
+// reading is what the flags of sub ask for.
+type reading struct {
+	stored bool
+	from   place
+	to     *place
+	set    bool // a place was given
+}
+
+func (f subFlags) reading(cmd *cobra.Command, now time.Time) (reading, error) {
+	var r reading
+	places := 0
+	give := func(p place) { r.from, r.set, places = p, true, places+1 }
+	if f.all {
+		give(place{position: client.First()})
+	}
+	if f.last {
+		give(place{position: client.Last()})
+	}
+	if f.lastPerSubject {
+		give(place{position: client.LastPerSubject()})
+	}
+	if f.since != "" {
+		t, err := parseTime(f.since, now)
+		if err != nil {
+			return r, usage(cmd, "--since: %v", err)
+		}
+		give(place{position: client.Since(t), time: t})
+	}
+	if f.from != "" {
+		p, err := parsePlace(f.from, now)
+		if err != nil {
+			return r, usage(cmd, "--from: %v", err)
+		}
+		give(p)
+	}
+	if places > 1 {
+		return r, usage(cmd, "only one of --all, --last, --last-per-subject, --since and --from says where to start")
+	}
+	if f.to != "" {
+		p, err := parsePlace(f.to, now)
+		if err != nil {
+			return r, usage(cmd, "--to: %v", err)
+		}
+		if !p.end && p.sequence == 0 && p.time.IsZero() {
+			return r, usage(cmd, "--to is end, a sequence or a time (@…), not %q", f.to)
+		}
+		r.to = &p
+	}
+	r.stored = r.set || r.to != nil || f.durable || f.name != "" || f.topic != ""
+	if r.stored && !r.set {
+		r.from.position = client.Next()
+		if r.to != nil || f.name != "" {
+			r.from.position = client.First()
+		}
+	}
+	if r.stored && f.queue != "" {
+		return r, usage(cmd, "--queue is for live messages; stored ones are shared by the readers of one --name")
+	}
+	return r, nil
+}
+
+func (a *app) sub(cmd *cobra.Command, subjects []string, f subFlags) error {
+	r, err := f.reading(cmd, a.env.Now())
+	if err != nil {
+		return err
+	}
+	if r.stored && len(subjects) > 1 {
+		return usage(cmd, "one SUBJECT at a time can be read from a topic; use a wildcard")
+	}
+	c, err := a.connect(cmd)
+	if err != nil {
+		return err
+	}
+	ctx := cmd.Context()
+	until := stop{count: f.count}
+	options := []client.SubscribeOption{client.Queue(f.queue)}
+	if r.stored {
+		if options, err = a.storedOptions(ctx, subjects[0], f, &r, &until); err != nil {
+			return err
+		}
+	}
+	if until.empty {
+		a.ui.Note("nothing is stored there")
+		return a.ui.Messages(a.env.Out).Close()
+	}
+	incoming := make(chan *client.Message, 256)
+	ended := make(chan struct{})
+	var subs []*client.Subscription
+	defer func() {
+		close(ended) // frees a handler that waits to hand over
+		for _, s := range subs {
+			_ = s.Close()
+		}
+	}()
+	for _, subject := range subjects {
+		s, err := c.Subscribe(subject, func(m *client.Message) error {
+			select {
+			case incoming <- m:
+			case <-ended:
+			}
+			return nil
+		}, options...)
+		if err != nil {
+			return a.noTopicFor(ctx, err, subject)
+		}
+		subs = append(subs, s)
+	}
+	if r.stored {
+		a.ui.Note("reading %s of topic %s from %s", subjects[0], subs[0].Topic(), r.from.position)
+	} else {
+		a.ui.Note("listening on %s", strings.Join(subjects, ", "))
+	}
+	return a.print(ctx, incoming, subs, until, f)
+}
+
+// storedOptions turns places into options, asking the topic where it must.
+func (a *app) storedOptions(ctx context.Context, subject string, f subFlags, r *reading, until *stop) ([]client.SubscribeOption, error) {
+	topic := f.topic
+	if topic == "" {
+		var err error
+		if topic, err = a.client.TopicOf(ctx, subject); err != nil {
+			return nil, a.noTopicFor(ctx, err, subject)
+		}
+	}
+	if r.from.back > 0 || r.to != nil {
+		info, err := a.client.Topic(ctx, topic)
+		if err != nil {
+			return nil, a.topicProblem(ctx, err, topic)
+		}
+		last := info.State.LastSeq
+		if r.from.back > 0 {
+			first := uint64(1)
+			if last > r.from.back {
+				first = last - r.from.back + 1
+			}
+			r.from.position = client.At(first)
+		}
+		if r.to != nil {
+			until.sequence, until.time = r.to.sequence, r.to.time
+			if r.to.end || until.sequence > last {
+				until.sequence = last
+			}
+			if until.sequence == 0 && until.time.IsZero() {
+				until.empty = true
+			}
+			if !until.time.IsZero() && until.time.Before(a.env.Now()) {
+				until.sequence = last
+			}
+		}
+		if err := a.nothingLeft(ctx, topic, subject, r, until); err != nil {
+			return nil, err
+		}
+	}
+	options := []client.SubscribeOption{client.InTopic(topic), client.From(r.from.position)}
+	if f.name != "" {
+		options = append(options, client.Durable(f.name), client.ManualAck(), client.AckWait(f.ackWait), client.MaxInFlight(f.inFlight))
+	}
+	if f.headersOnly {
+		options = append(options, client.HeadersOnly())
+	}
+	return options, nil
+}
+
+// nothingLeft finds the last message that matches before the end, so that a
+// bounded reading ends although the messages after it are of other subjects.
+func (a *app) nothingLeft(ctx context.Context, topic, subject string, r *reading, until *stop) error {
+	if r.to == nil || !r.to.end || until.empty {
+		return nil
+	}
+	m, err := a.client.LastMessage(ctx, topic, subject)
+	if errors.Is(err, client.ErrNotFound) {
+		until.empty = true
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	until.sequence = m.Stored.Sequence
+	until.empty = r.from.position.After(m.Stored.Sequence, m.Stored.Time)
+	return nil
+}
+
+// print prints until it is enough.
+func (a *app) print(ctx context.Context, incoming <-chan *client.Message, subs []*client.Subscription, until stop, f subFlags) error {
+	buffered := bufio.NewWriterSize(a.env.Out, 64<<10)
+	out := a.ui.Messages(buffered)
+	end := func(err error) error { return errors.Join(err, out.Close(), buffered.Flush()) }
+	var idle <-chan time.Time
+	var timer *time.Timer
+	if f.wait > 0 {
+		timer = time.NewTimer(f.wait)
+		defer timer.Stop()
+		idle = timer.C
+	}
+	for {
+		var m *client.Message
+		select {
+		case m = <-incoming:
+		default:
+			// Nothing at hand: show what there is before waiting.
+			if err := buffered.Flush(); err != nil {
+				return err
+			}
+			select {
+			case m = <-incoming:
+			case <-ctx.Done():
+				a.dropped(subs)
+				return end(ctx.Err())
+			case <-idle:
+				return end(waitProblem(out.Count(), f))
+			case <-subs[0].Done():
+				return end(&problem{code: exitUnhealthy, what: "the subscription ended: the connection or the reader is gone", err: client.ErrClosed})
+			}
+		}
+		if timer != nil {
+			timer.Reset(f.wait)
+		}
+		if stored := m.Stored; stored != nil {
+			if !until.time.IsZero() && stored.Time.After(until.time) || until.sequence != 0 && stored.Sequence > until.sequence {
+				return end(nil)
+			}
+		}
+		if err := out.Print(toRecord(m)); err != nil {
+			return end(err)
+		}
+		if f.name != "" && !f.noAck {
+			// Printed first: a message is acknowledged once it is out.
+			if err := buffered.Flush(); err != nil {
+				return err
+			}
+			if err := m.Ack(); err != nil {
+				return end(err)
+			}
+		}
+		if until.count > 0 && out.Count() >= until.count || until.sequence != 0 && m.Stored != nil && m.Stored.Sequence >= until.sequence {
+			a.dropped(subs)
+			return end(nil)
+		}
+	}
+}
+
+func (a *app) dropped(subs []*client.Subscription) {
+	lost := 0
+	for _, s := range subs {
+		lost += s.Dropped()
+	}
+	if lost > 0 {
+		a.ui.Warn("%s came faster than they could be printed and were lost; read them with --durable", plural(lost, "message"))
+	}
+}
+
+func waitProblem(got int, f subFlags) error {
+	what := fmt.Sprintf("no message in %s", f.wait)
+	if got > 0 {
+		what = fmt.Sprintf("no further message in %s, after %s", f.wait, plural(got, "message"))
+		if f.count > 0 {
+			what += fmt.Sprintf(" of %d", f.count)
+		}
+	}
+	return &problem{code: exitTimeout, what: what, err: client.ErrTimeout}
+}
+
+func toRecord(m *client.Message) record.Message {
+	r := record.Message{Subject: m.Subject, Reply: m.Reply, Headers: m.Header, Payload: m.Payload}
+	if s := m.Stored; s != nil {
+		r.Topic, r.Sequence, r.Time, r.Delivered = s.Topic, s.Sequence, s.Time, s.Delivered
+	}
+	return r
+}

@@ -1,26 +1,386 @@
 package broker
 
 import (
+	"context"
 	"errors"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
 
+	"github.com/heraldmq/herald/broker/advertise"
 	"github.com/heraldmq/herald/broker/config"
+	"github.com/heraldmq/herald/broker/delivery"
+	"github.com/heraldmq/herald/broker/front"
+	"github.com/heraldmq/herald/broker/jetstream"
 	"github.com/heraldmq/herald/broker/jsapi"
 	"github.com/heraldmq/herald/broker/monitor"
+	"github.com/heraldmq/herald/broker/state"
+	"github.com/heraldmq/herald/replication"
+	"github.com/heraldmq/herald/topics"
+	"github.com/heraldmq/herald/topics/catalogue"
+	"github.com/heraldmq/herald/topics/store"
 )
 
-// durable is the durable side of a broker.
-type durable struct{}
+// durable is the durable side of a broker: the replicated state, the delivery
+// engine of each group and the JetStream API, joined to the front.
+type durable struct {
+	b       *Broker
+	state   *state.State
+	engines map[topics.GroupID]*delivery.Engine // never changes once open
+	api     *jetstream.Service
+	adverts *advertise.Service
 
-func (b *Broker) openDurable() (*durable, error) {
-	return nil, errors.New("durable topics are not wired yet")
+	unused chan unusedConsumer // consumers to delete; the worker's queue
+	ctx    context.Context     // ends with close; of the worker's requests
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	held atomic.Pointer[map[string]monitor.Usage] // by account, "" for all; nil without server limits
+
+	advertises map[*front.Account]bool // by enable, which is never called at once
+
+	mu        sync.Mutex
+	interests map[topics.TopicID]map[string]*front.TopicInterest // by subject
 }
 
-func (d *durable) quiet()                       {}
-func (d *durable) close() error                 { return nil }
-func (d *durable) enable(*config.Options) error { return nil }
+type unusedConsumer struct {
+	topic topics.TopicID
+	name  string
+}
 
-func (d *durable) Usage(string) monitor.Usage              { return monitor.Usage{} }
-func (d *durable) Topics(string, func(monitor.Topic) bool) {}
-func (d *durable) Topic(_, _ string) (monitor.Topic, bool) { return monitor.Topic{}, false }
-func (d *durable) Groups() []monitor.Group                 { return nil }
-func (d *durable) API() jsapi.APIStats                     { return jsapi.APIStats{} }
+// unusedMax bounds the deletions that wait; the engine asks again for what
+// finds no place.
+const unusedMax = 1024
+
+// openDurable opens what the store directory holds and begins to serve it.
+func (b *Broker) openDurable() (*durable, error) {
+	o := b.options.Load()
+	d := &durable{
+		b: b, engines: map[topics.GroupID]*delivery.Engine{}, interests: map[topics.TopicID]map[string]*front.TopicInterest{},
+		unused: make(chan unusedConsumer, unusedMax), advertises: map[*front.Account]bool{},
+	}
+	d.ctx, d.cancel = context.WithCancel(context.Background())
+	var err error
+	d.state, err = state.Open(state.Options{
+		Dir: filepath.Join(b.storeDir, "herald"), ServerName: b.name(o), Domain: o.JetStream.Domain,
+		Replier: func(a *front.Account) state.Replier { return a.NewPublisher() },
+		Limits:  d.limits,
+		Log:     b.cfg.Log, Fatal: b.fail,
+	})
+	if err != nil {
+		d.cancel()
+		return nil, err
+	}
+	for _, g := range d.state.Groups() {
+		d.engines[g.ID()] = delivery.New(d.engineOptions(g, o))
+	}
+	d.wg.Go(d.work)
+	l := o.JetStream.Limits
+	d.api = jetstream.New(jetstream.Options{
+		State: d.state, Server: b.front, Engine: func(id topics.GroupID) *delivery.Engine { return d.engines[id] },
+		ServerName: b.name(o), Domain: o.JetStream.Domain, Cluster: o.Cluster.Name, Lenient: !o.JetStream.Strict,
+		MaxDuplicates: l.DuplicateWindow, MaxRequestBatch: l.MaxRequestBatch, MaxAckPending: max(l.MaxAckPending, 0),
+		QueueLimit: o.JetStream.RequestQueue, Log: b.cfg.Log,
+	})
+	d.adverts = advertise.New(advertise.Options{Catalogue: d.state, Log: b.cfg.Log})
+	if err := d.serve(o); err != nil {
+		return nil, errors.Join(err, d.close())
+	}
+	return d, nil
+}
+
+// serve begins to apply to the rooms what the groups decide, and to answer the
+// API.
+func (d *durable) serve(o *config.Options) error {
+	err := d.state.Start(state.Hooks{
+		OnTopic:  d.onTopic,
+		OnGrown:  func(g *state.Group, ids []topics.TopicID) { d.engines[g.ID()].Grown(ids) },
+		OnLeader: func(g *state.Group, leads bool) { d.engines[g.ID()].Lead(leads) },
+		OnConsumer: func(t *state.Topic, name string, c state.Change) {
+			d.engines[t.Group().ID()].ConsumerChanged(t.ID(), name, consumerChange(c))
+		},
+		OnAdvertisement: d.adverts.Changed,
+	})
+	if err != nil {
+		return err
+	}
+	d.adverts.Lead(d.state.IsCatalogueLeader())
+	d.api.Start()
+	return d.enable(o)
+}
+
+// consumerChange says a change in the engine's words, to which being moved is
+// one more way to be updated.
+func consumerChange(c state.Change) delivery.Change {
+	switch c {
+	case state.Created:
+		return delivery.Created
+	case state.Deleted:
+		return delivery.Deleted
+	}
+	return delivery.Updated
+}
+
+// enable tells the API which accounts may have topics, and how many, and lets
+// every account advertise.
+func (d *durable) enable(o *config.Options) error {
+	var errs []error
+	for _, a := range d.b.front.Accounts() {
+		if limits := o.LimitsOf(a.Name()); limits == nil {
+			errs = append(errs, d.api.RefuseAccount(a.Name()))
+		} else {
+			errs = append(errs, d.api.EnableAccount(a.Name(), accountLimits(limits)))
+		}
+		if !a.System() && !d.advertises[a] {
+			errs = append(errs, d.adverts.Serve(a))
+			d.advertises[a] = true
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func accountLimits(l *config.AccountLimits) jsapi.AccountLimits {
+	return jsapi.AccountLimits{
+		MaxMemory: l.MaxMemory, MaxStorage: l.MaxStore, MaxStreams: l.MaxStreams, MaxConsumers: l.MaxConsumers,
+		MaxAckPending: l.MaxAckPending, MemoryMaxStreamBytes: l.MemoryMaxStream, StoreMaxStreamBytes: l.StoreMaxStream,
+		MaxBytesRequired: l.MaxBytesRequired,
+	}
+}
+
+// limits says what an account may hold: its own limits, and what the other
+// accounts leave of the server's where that is less. The latter is as of the
+// last measuring, which may be a second ago.
+func (d *durable) limits(account string) catalogue.Limits {
+	o := d.b.options.Load()
+	l := o.LimitsOf(account)
+	if l == nil {
+		return catalogue.Limits{}
+	}
+	file, memory := l.MaxStore, l.MaxMemory
+	if held := d.held.Load(); held != nil {
+		mine := (*held)[account]
+		all := (*held)[""]
+		file = lower(file, o.JetStream.MaxStore, all.Store-mine.Store)
+		memory = lower(memory, o.JetStream.MaxMemory, all.Memory-mine.Memory)
+	}
+	return catalogue.Limits{
+		Topics: l.MaxStreams, Consumers: l.MaxConsumers, FileBytes: file, MemoryBytes: memory,
+		FileTopicMax: l.StoreMaxStream, MemoryTopicMax: l.MemoryMaxStream, BytesRequired: l.MaxBytesRequired,
+	}
+}
+
+// lower returns the lower of an account's limit and of what is left of the
+// server's; 0 or less is no limit, so what is used up is a limit of one byte.
+func lower(account, server int64, others uint64) int64 {
+	if server <= 0 {
+		return account
+	}
+	left := max(server-int64(others), 1)
+	if account <= 0 {
+		return left
+	}
+	return min(account, left)
+}
+
+// measure notes what each account holds, "" for all together.
+func (d *durable) measure() {
+	js := d.b.options.Load().JetStream
+	if js.MaxStore <= 0 && js.MaxMemory <= 0 {
+		return
+	}
+	held := map[string]monitor.Usage{}
+	for _, a := range append(d.b.options.Load().DurableAccounts(), "") {
+		held[a] = d.Usage(a)
+	}
+	d.held.Store(&held)
+}
+
+// onTopic lets the front capture for a topic, or no longer. It runs where
+// entries are applied and doesn't block.
+func (d *durable) onTopic(t *state.Topic, c state.Change) {
+	if c == state.Deleted {
+		d.engines[t.Group().ID()].TopicDeleted(t.ID())
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	have := d.interests[t.ID()]
+	var want []string
+	if c != state.Deleted {
+		want = t.Config().Subjects
+	}
+	for subject, i := range have {
+		if !slices.Contains(want, subject) {
+			i.Remove()
+			delete(have, subject)
+		}
+	}
+	if len(want) == 0 {
+		delete(d.interests, t.ID())
+		return
+	}
+	a := d.b.front.Account(t.Account())
+	if a == nil {
+		d.b.cfg.Log.Warn("A topic belongs to an account that is not configured; nothing is captured for it",
+			"topic", t.Name(), "account", t.Account())
+		return
+	}
+	if have == nil {
+		have = map[string]*front.TopicInterest{}
+		d.interests[t.ID()] = have
+	}
+	for _, subject := range want {
+		if have[subject] == nil {
+			have[subject] = a.AddTopic(t.ID(), t.Group().ID(), []string{subject}, t.Group())
+		}
+	}
+}
+
+// engineOptions joins a group to its delivery engine.
+func (d *durable) engineOptions(g *state.Group, o *config.Options) delivery.Options {
+	return delivery.Options{
+		Topic: func(id topics.TopicID) delivery.Topic {
+			if t := g.Store().Topic(id); t != nil {
+				return t
+			}
+			return nil
+		},
+		Topics: func(f func(delivery.Topic) bool) {
+			g.Store().Topics(func(t *store.Topic) bool { return f(t) })
+		},
+		Account: func(name string) delivery.Account {
+			if a := d.b.front.Account(name); a != nil {
+				return account{a}
+			}
+			return nil
+		},
+		Proposer: g,
+		DeleteConsumer: func(id topics.TopicID, name string) {
+			select {
+			case d.unused <- unusedConsumer{id, name}:
+			default: // the engine asks again
+			}
+		},
+		Domain: o.JetStream.Domain,
+		Log:    d.b.cfg.Log,
+	}
+}
+
+// account is a front.Account as the engine wants it.
+type account struct{ *front.Account }
+
+// NewPublisher returns a publisher for one goroutine.
+func (a account) NewPublisher() delivery.Publisher { return a.Account.NewPublisher() }
+
+// work deletes the consumers that nobody uses any more and measures, now and
+// then, how much of the server's storage each account takes.
+func (d *durable) work() {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-d.ctx.Done():
+			return
+		case <-tick.C:
+			d.measure()
+		case u := <-d.unused:
+			t, ok := d.state.TopicByID(u.topic)
+			if !ok {
+				continue
+			}
+			ctx, cancel := context.WithTimeout(d.ctx, 10*time.Second)
+			if _, err := d.state.DeleteConsumer(ctx, t, u.name); err != nil && d.ctx.Err() == nil {
+				d.b.cfg.Log.Debug("An unused consumer could not be deleted yet", "topic", t.Name(), "consumer", u.name, "error", err)
+			}
+			cancel()
+		}
+	}
+}
+
+// quiet tells those who wait for messages that the server stops.
+func (d *durable) quiet() {
+	for _, e := range d.engines {
+		e.Close()
+	}
+}
+
+// close stops the API, the engines and the state, in this order.
+func (d *durable) close() error {
+	d.api.Close()
+	d.adverts.Close()
+	for _, e := range d.engines {
+		e.Close()
+	}
+	d.cancel()
+	d.wg.Wait()
+	d.mu.Lock()
+	for _, subjects := range d.interests {
+		for _, i := range subjects {
+			i.Remove()
+		}
+	}
+	clear(d.interests)
+	d.mu.Unlock()
+	return d.state.Close()
+}
+
+// What monitoring asks: monitor.Durable.
+
+func (d *durable) Usage(account string) monitor.Usage {
+	u := d.state.Usage(account)
+	return monitor.Usage{
+		Memory: u.MemoryBytes, Store: u.FileBytes,
+		ReservedMemory: uint64(max(u.MemoryReserved, 0)), ReservedStore: uint64(max(u.FileReserved, 0)),
+	}
+}
+
+func (d *durable) Topics(account string, f func(monitor.Topic) bool) {
+	d.state.Topics(account, func(t *state.Topic) bool { return f(d.show(t)) })
+}
+
+func (d *durable) Topic(account, name string) (monitor.Topic, bool) {
+	t, ok := d.state.Topic(account, name)
+	if !ok {
+		return monitor.Topic{}, false
+	}
+	return d.show(t), true
+}
+
+func (d *durable) show(t *state.Topic) monitor.Topic {
+	return monitor.Topic{
+		Account: t.Account(), Name: t.Name(), Group: t.Group().ID(), Leads: t.Group().IsLeader(), State: t.Data().State(),
+		Info:      func() *jsapi.StreamInfo { return d.api.StreamInfo(t) },
+		Consumers: func() []*jsapi.ConsumerInfo { return d.api.ConsumerInfos(t) },
+	}
+}
+
+func (d *durable) Groups() []monitor.Group {
+	groups := []monitor.Group{showGroup(0, d.state.CatalogueStats())}
+	for _, g := range d.state.Groups() {
+		groups = append(groups, showGroup(g.ID(), g.Stats()))
+	}
+	return groups
+}
+
+func showGroup(id topics.GroupID, s replication.Stats) monitor.Group {
+	return monitor.Group{
+		ID: id, Leader: s.Leader, Leads: s.State == "Leader", Term: s.Term, FirstIndex: s.First, Last: s.Last,
+		Committed: s.Committed, Applied: s.Applied, Flushed: s.Flushed, Pending: s.Pending, NoSpace: s.NoSpace,
+		LogBytes: s.LogBytes,
+	}
+}
+
+func (d *durable) API(account string) jsapi.APIStats {
+	if account != "" {
+		return d.api.Stats(account)
+	}
+	sum := jsapi.APIStats{Level: jsapi.Level}
+	for _, a := range d.b.front.Accounts() {
+		s := d.api.Stats(a.Name())
+		sum.Total += s.Total
+		sum.Errors += s.Errors
+		sum.Inflight += s.Inflight
+	}
+	return sum
+}

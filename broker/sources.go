@@ -83,6 +83,9 @@ func (b *Broker) onDisconnect(c *front.ClientInfo, i front.ConnInfo) {
 	if s := b.sys.Load(); s != nil {
 		s.Disconnected(c, i)
 	}
+	if d := b.durable.Load(); d != nil {
+		d.adverts.Disconnected(c)
+	}
 }
 
 func (b *Broker) onAuthError(c *front.ClientInfo, i front.ConnInfo) {

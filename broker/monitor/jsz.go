@@ -108,6 +108,7 @@ func accountDetail(durable Durable, name string, o JszOptions) *AccountDetail {
 	u := durable.Usage(name)
 	d := &AccountDetail{
 		Name: name, ID: name, Memory: u.Memory, Store: u.Store, ReservedMemory: u.ReservedMemory, ReservedStore: u.ReservedStore,
+		API: durable.API(name),
 	}
 	if !o.Streams && !o.Consumer && o.Account == "" {
 		return d

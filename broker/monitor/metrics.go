@@ -103,7 +103,7 @@ func (s *sampler) Collect(ch chan<- prometheus.Metric) {
 type emit func(d *prometheus.Desc, v float64, labels ...string)
 
 func (s *sampler) collectDurable(durable Durable, gauge, counter emit) {
-	api := durable.API()
+	api := durable.API("")
 	counter(s.apiTotal, float64(api.Total))
 	counter(s.apiErrors, float64(api.Errors))
 	var sum topics.State

@@ -34,8 +34,8 @@ type Durable interface {
 	Topic(account, name string) (Topic, bool)
 	// Groups describes the Raft groups of this node.
 	Groups() []Group
-	// API counts the JetStream requests of all accounts.
-	API() jsapi.APIStats
+	// API counts the JetStream requests of an account, "" for all.
+	API(account string) jsapi.APIStats
 }
 
 // Usage is what an account holds, in bytes; reserved is the sum of max_bytes.

@@ -227,7 +227,7 @@ func (m *Monitor) jetStreamConfig() *JetStreamConfig {
 }
 
 func (m *Monitor) jetStreamStats(durable Durable) *JetStreamStats {
-	s := &JetStreamStats{API: durable.API()}
+	s := &JetStreamStats{API: durable.API("")}
 	for _, a := range m.durableAccounts() {
 		u := durable.Usage(a)
 		s.Memory += u.Memory

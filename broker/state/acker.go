@@ -30,12 +30,22 @@ func (a *acker) answer(b *batch, res *results, err error) {
 	switch {
 	case err == nil:
 		a.ackAll(b, res)
+		a.echoAll(b, res)
 	case errors.Is(err, replication.ErrNoSpace):
 		a.refuseAll(b, faultNoSpace)
 	case errors.Is(err, replication.ErrBusy):
 		a.refuseAll(b, faultUnavailable)
 	case errors.Is(err, replication.ErrNotLeader):
 		a.refuseAll(b, nil)
+	}
+	for i := range b.waits {
+		if w := &b.waits[i]; w.done != nil {
+			if err == nil {
+				w.done(res.publishes[w.publish], nil)
+			} else {
+				w.done(topics.PublishResult{}, outcome(err))
+			}
+		}
 	}
 	for i, done := range b.submits {
 		switch {
@@ -80,6 +90,9 @@ func (a *acker) ackAll(b *batch, res *results) {
 	)
 	for i := range b.waits {
 		w := &b.waits[i]
+		if w.done != nil {
+			continue
+		}
 		if to == nil || w.account != account {
 			account, to = w.account, a.of(w.account)
 		}
@@ -103,6 +116,9 @@ func (a *acker) refuseAll(b *batch, f *topics.Fault) {
 	replies := string(b.replies)
 	for i := range b.waits {
 		w := &b.waits[i]
+		if w.done != nil {
+			continue
+		}
 		to, reply := a.of(w.account), replies[w.reply:w.reply+w.length]
 		if f == nil {
 			to.Deliver(reply, reply, "", noResponders, nil)

@@ -34,11 +34,15 @@ type batch struct {
 	waits     []wait                        // those who want a PubAck, in the order of the publishes
 	replies   []byte                        // their reply subjects
 	settled   []chan struct{}               // closed once the entry has been applied or refused
+	echoes    []echo                        // publishes to tell on another subject
 	proposal  proposal
+	time      topics.Nanos // of the entry
 }
 
-// wait is a publisher waiting for its PubAck.
+// wait is a publisher waiting for its PubAck, or somebody of this node who gets
+// the result itself.
 type wait struct {
+	done    func(topics.PublishResult, error)
 	topic   *Topic
 	account *front.Account
 	publish uint32 // which publish of the entry, from 0
@@ -52,10 +56,11 @@ func (b *batch) reset() {
 	clear(b.submits)
 	clear(b.waits)
 	clear(b.settled)
+	clear(b.echoes)
 	*b = batch{
 		buf: topics.AppendEntryHeader(b.buf[:0], 0), limited: b.limited[:0],
 		submits: b.submits[:0], waits: b.waits[:0], replies: b.replies[:0],
-		settled: b.settled[:0],
+		settled: b.settled[:0], echoes: b.echoes[:0],
 	}
 }
 
@@ -156,7 +161,10 @@ func (q *queue) capture(messages []front.Captured) {
 			at = t
 			q.stateLimits(b, t.account)
 		}
-		p := topics.Publish{Topic: m.Topic, Subject: m.Subject, Header: m.Header, Payload: m.Payload}
+		p := topics.Publish{Topic: m.Topic, Subject: at.mapped(m.Subject), Header: m.Header, Payload: m.Payload}
+		if at.echo.Load() != nil {
+			b.echoes = append(b.echoes, echo{topic: at, account: m.Account, publish: b.publishes, record: len(b.buf)})
+		}
 		b.buf = topics.AppendPublish(b.buf, &p)
 		if len(m.Reply) > 0 && !at.noAck.Load() {
 			b.waits = append(b.waits, wait{
@@ -229,6 +237,7 @@ func (q *queue) proposeMaybeLocked() {
 	entry := append([]byte(nil), b.buf...)
 	q.last = max(q.last, q.now())
 	topics.SetTime(entry, q.last)
+	b.time = q.last
 	topics.SetRecords(entry, b.records)
 	q.inFlight++
 	if q.full && b.publishes > 0 && q.stalled() {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/heraldmq/herald/topics"
 	"github.com/heraldmq/herald/topics/store"
+	"github.com/heraldmq/herald/topics/transform"
 )
 
 // Topic is a topic on this node: what the catalogue says about it, its messages
@@ -24,6 +25,8 @@ type Topic struct {
 	config atomic.Pointer[topics.Config]
 	noAck  atomic.Bool
 	gone   atomic.Bool
+	mapper atomic.Pointer[transform.Transform] // of what is captured; nil: as it comes
+	echo   atomic.Pointer[republish]           // nil: nothing is republished
 }
 
 func newTopic(g *Group, data *store.Topic) *Topic {
@@ -39,6 +42,8 @@ func newTopic(g *Group, data *store.Topic) *Topic {
 func (t *Topic) configure(cfg *topics.Config) {
 	t.config.Store(cfg)
 	t.noAck.Store(cfg.NoAck)
+	t.mapper.Store(mapperOf(cfg))
+	t.echo.Store(republishOf(cfg))
 }
 
 // ID returns the topic's identifier.

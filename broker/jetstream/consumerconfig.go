@@ -73,7 +73,7 @@ func consumerDefaults(c *topics.ConsumerConfig, s *topics.Config, env *environme
 	if c.PauseUntil != nil && c.PauseUntil.IsZero() {
 		c.PauseUntil = nil
 	}
-	if c.OptStartTime != nil && c.OptStartTime.IsZero() {
+	if c.OptStartTime != nil && c.OptStartTime.IsZero() && c.DeliverPolicy != topics.DeliverByStartTime {
 		c.OptStartTime = nil
 	}
 	if c.MaxDeliver == 0 || c.MaxDeliver < -1 {

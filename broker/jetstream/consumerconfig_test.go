@@ -54,6 +54,8 @@ func TestConsumerConfigRules(t *testing.T) {
 		{limits, `{"deliver_policy":"by_start_sequence","opt_start_seq":1,"opt_start_time":"2020-01-01T00:00:00Z"}`, 10094, "consumer delivery policy is deliver by start sequence, but optional start time is also set"},
 		{limits, `{"deliver_policy":"by_start_time"}`, 10094, "consumer delivery policy is deliver by start time, but optional start time is not set"},
 		{limits, `{"deliver_policy":"by_start_time","opt_start_seq":1,"opt_start_time":"2020-01-01T00:00:00Z"}`, 10094, "consumer delivery policy is deliver by start time, but optional start start sequence is also set"},
+		{limits, `{"deliver_policy":"by_start_time","opt_start_time":"0001-01-01T00:00:00Z"}`, 0, ""},
+		{limits, `{"opt_start_time":"0001-01-01T00:00:00Z"}`, 0, ""},
 		{limits, `{"deliver_policy":"last_per_subject"}`, 10094, "consumer delivery policy is deliver last per subject, but optional filter subject is not set"},
 		{limits, `{"deliver_policy":"last_per_subject","opt_start_seq":4,"filter_subject":"c.>"}`, 10094, "consumer delivery policy is deliver last per subject, but optional start sequence is also set"},
 		{limits, `{"deliver_policy":"last_per_subject","filter_subjects":["c.1"]}`, 0, ""},

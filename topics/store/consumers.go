@@ -52,21 +52,22 @@ func (t *Topic) conflicts(name string, cfg *topics.ConsumerConfig) *topics.Fault
 		return nil
 	}
 	mine := cfg.Filters()
+	var fault *topics.Fault
 	for other, m := range t.members.byName {
 		if other == name {
 			continue
 		}
 		theirs := m.c.Filter().Patterns()
 		if len(mine) == 0 || len(theirs) == 0 {
-			return faultQueueUnfiltered
+			return faultQueueUnfiltered // whichever of them was come to first
 		}
 		for _, a := range mine {
 			if slices.ContainsFunc(theirs, func(b string) bool { return subject.Overlap(a, b) }) {
-				return faultQueueOverlap
+				fault = faultQueueOverlap
 			}
 		}
 	}
-	return nil
+	return fault
 }
 
 // member looks a consumer up by name.

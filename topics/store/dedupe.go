@@ -70,6 +70,7 @@ func (t *Topic) forgetIDs() {
 		*e = seenID{}
 		d.head++
 		d.gone++
+		t.touch()
 	}
 	if d.head > len(d.queue)/2 && d.head > 64 || d.head == len(d.queue) {
 		n := copy(d.queue, d.queue[d.head:])

@@ -121,13 +121,14 @@ func (t *Topic) lastIn(i uint32) topics.Sequence {
 }
 
 // rebuildHistories makes or drops the per-subject lists after a change of
-// max_msgs_per_subject.
+// max_msgs_per_subject. It also makes first and last of each subject exact, which
+// is what a list starts from.
 func (t *Topic) rebuildHistories() {
 	t.subjects.each(func(_ uint32, e *subjectEntry) bool {
 		e.history = nil
 		return true
 	})
-	if !t.subjects.histories || t.messages == uint64(t.subjects.live) {
+	if !t.subjects.histories || t.messages == 0 {
 		return
 	}
 	for seq := t.dead.nextLive(t.first); seq <= t.last; seq = t.dead.nextLive(seq + 1) {
@@ -136,9 +137,6 @@ func (t *Topic) rebuildHistories() {
 			continue
 		}
 		e := &t.subjects.entries[sub]
-		if e.count <= 2 {
-			continue
-		}
 		if e.history == nil {
 			e.history = new([]topics.Sequence)
 			*e.history = slices.Grow(*e.history, int(e.count))
@@ -146,8 +144,13 @@ func (t *Topic) rebuildHistories() {
 		*e.history = append(*e.history, seq)
 	}
 	t.subjects.each(func(_ uint32, e *subjectEntry) bool {
-		if h := e.history; h != nil {
-			e.first, e.last, e.loose = (*h)[0], (*h)[len(*h)-1], 0
+		if e.history == nil {
+			return true // all its messages are damaged
+		}
+		h := *e.history
+		e.first, e.last, e.loose = h[0], h[len(h)-1], 0
+		if len(h) <= 2 {
+			e.history = nil
 		}
 		return true
 	})

@@ -86,6 +86,15 @@ func newMatcher(f *topics.Filter, n int) *matcher {
 	return &matcher{filter: f, verdicts: make([]atomic.Uint32, n)}
 }
 
+// once is matcher for a pattern that nobody will ask for again.
+func (t *Topic) once(pattern string) *matcher {
+	f := topics.NewFilter([]string{pattern})
+	if f == nil {
+		return nil
+	}
+	return &matcher{filter: f}
+}
+
 // match tells whether the filter lets the subject in slot i through.
 func (m *matcher) match(t *Topic, i uint32) bool {
 	if m == nil {

@@ -358,6 +358,6 @@ func (t *Topic) lastOf(subj string) topics.Sequence {
 		}
 		return t.lastIn(i)
 	}
-	seq, _ := t.prevNow(t.matcher(topics.NewFilter([]string{subj})), t.last)
+	seq, _ := t.prevNow(t.once(subj), t.last)
 	return seq
 }

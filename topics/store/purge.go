@@ -130,7 +130,7 @@ func (t *Topic) purgeMatching(pattern string, upTo topics.Sequence, n uint64) {
 		}
 		return
 	}
-	m := t.matcher(topics.NewFilter([]string{pattern}))
+	m := t.once(pattern)
 	for seq := t.first; n > 0; n-- {
 		var ok bool
 		if seq, ok = t.nextNow(m, seq); !ok || seq > upTo {

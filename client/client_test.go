@@ -17,33 +17,55 @@ import (
 	"github.com/heraldmq/herald/client"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// url is where the examples find a broker.
+var url string
 
-// serve runs a broker in this process and returns its URL.
-func serve(t testing.TB) string {
-	t.Helper()
-	if u := os.Getenv("HERALD_TEST_URL"); u != "" {
-		return u
+func TestMain(m *testing.M) {
+	u, stop, err := start()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
 	}
+	url = u
+	code := m.Run()
+	if err := errors.Join(stop(), goleak.Find()); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// start runs a broker in this process.
+func start() (url string, stop func() error, err error) {
 	b, err := broker.New(broker.Config{})
 	if err != nil {
-		t.Fatal(err)
+		return "", nil, err
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- b.Run(context.Background()) }()
+	select {
+	case <-b.Ready():
+		return b.ClientURL(), func() error { return errors.Join(b.Close(), <-ended) }, nil
+	case err := <-ended:
+		return "", nil, fmt.Errorf("the broker ended: %w", err)
+	case <-time.After(10 * time.Second):
+		return "", nil, errors.New("the broker does not get ready")
+	}
+}
+
+// serve runs a broker for one test and returns its URL.
+func serve(t testing.TB) string {
+	t.Helper()
+	url, stop, err := start()
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() {
-		if err := errors.Join(b.Close(), <-ended); err != nil {
+		if err := stop(); err != nil {
 			t.Error(err)
 		}
 	})
-	select {
-	case <-b.Ready():
-	case err := <-ended:
-		t.Fatalf("the broker ended: %v", err)
-	case <-time.After(10 * time.Second):
-		t.Fatal("the broker does not get ready")
-	}
-	return b.ClientURL()
+	return url
 }
 
 // connect connects to a broker of the test's own.

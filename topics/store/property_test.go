@@ -15,7 +15,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/heraldmq/herald/topics"
-	"github.com/heraldmq/herald/topics/consumer"
 )
 
 // world is a store under test, a second one that never writes anything, and one
@@ -420,8 +419,6 @@ func TestStoreAgainstModel(t *testing.T) {
 		})
 	})
 }
-
-var _ = consumer.New
 
 // dump describes what a topic's digest is made of.
 func dump(t *Topic) string {

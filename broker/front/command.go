@@ -39,9 +39,9 @@ func (s *session) parseError(err error) {
 }
 
 // command handles one operation. false ends the session.
-func (s *session) command(c *wire.Command) bool {
+func (s *session) command(c *outgoing) bool {
 	if s.srv.traced.Load() {
-		s.trace(c)
+		s.trace(&c.Command)
 	}
 	if s.account == nil && c.Verb != wire.Connect && !s.anonymous() {
 		return s.fail(wire.TextAuthorization, ReasonAuthFailure)
@@ -50,9 +50,9 @@ func (s *session) command(c *wire.Command) bool {
 	case wire.Pub, wire.HPub:
 		return s.publish(c)
 	case wire.Sub:
-		return s.subscribe(c)
+		return s.subscribe(&c.Command)
 	case wire.Unsub:
-		s.unsubscribe(c)
+		s.unsubscribe(&c.Command)
 	case wire.Ping:
 		s.ping()
 	case wire.Pong:
@@ -72,7 +72,7 @@ func (s *session) ok() {
 }
 
 // publish handles PUB and HPUB.
-func (s *session) publish(c *wire.Command) bool {
+func (s *session) publish(c *outgoing) bool {
 	s.inMsgs++
 	s.inBytes += int64(len(c.Header) + len(c.Payload))
 	if c.Verb == wire.HPub && (!s.connect.Headers || s.srv.opts().NoHeaders) {
@@ -93,19 +93,16 @@ func (s *session) publish(c *wire.Command) bool {
 	if m.denied {
 		m = s.answerMatch(c.Subject)
 	}
-	o := outgoing{
-		subject: c.Subject, reply: c.Reply, header: c.Header, payload: c.Payload,
-		tail: c.Tail, borrowed: true,
-	}
+	c.borrowed, c.scratch, c.bareOK = true, false, false
 	if len(m.captures) > 0 {
-		s.st.capture(m, &o)
+		s.st.capture(m, c)
 	}
-	n := s.st.deliver(m, &o)
+	n := s.st.deliver(m, c)
 	if s.connect.Verbose {
 		s.send(wire.OKLine)
 	}
 	if n == 0 && len(m.captures) == 0 && len(c.Reply) > 0 && s.connect.NoResponders {
-		s.noResponders(c)
+		s.noResponders(&c.Command)
 	}
 	return true
 }

@@ -36,7 +36,8 @@ func (m *Message) Respond(header, payload []byte) {
 	if st.respond.account != m.Account {
 		st.respond.init(m.Account, st, nil)
 	}
-	st.publish(&st.respond, &outgoing{subject: m.Reply, header: header, payload: payload})
+	o := newOutgoing(m.Reply, nil, header, payload)
+	st.publish(&st.respond, &o)
 }
 
 // FlushCaptured hands over what the publisher has staged for topics so far, so

@@ -19,9 +19,8 @@ func (a *Account) NewPublisher() *Publisher {
 // reports whether there was anybody. The bytes are copied. What is staged
 // leaves at Flush, or earlier when it is much.
 func (p *Publisher) Publish(subject, reply string, header, payload []byte) bool {
-	ok := p.st.publish(&p.mt, &outgoing{
-		subject: bytesOf(subject), reply: bytesOf(reply), header: header, payload: payload,
-	})
+	o := newOutgoing(bytesOf(subject), bytesOf(reply), header, payload)
+	ok := p.st.publish(&p.mt, &o)
 	p.limit()
 	return ok
 }
@@ -30,9 +29,8 @@ func (p *Publisher) Publish(subject, reply string, header, payload []byte) bool 
 // what a consumer delivers. Topics never capture it.
 func (p *Publisher) Deliver(to, subject, reply string, header, payload []byte) bool {
 	m := p.mt.find(bytesOf(to))
-	ok := p.st.deliver(m, &outgoing{
-		subject: bytesOf(subject), reply: bytesOf(reply), header: header, payload: payload,
-	}) > 0
+	o := newOutgoing(bytesOf(subject), bytesOf(reply), header, payload)
+	ok := p.st.deliver(m, &o) > 0
 	p.limit()
 	return ok
 }
@@ -52,7 +50,7 @@ func (p *Publisher) SetStall(on bool) { p.st.stall = on }
 
 // publish stages o for everybody in its match.
 func (st *stager) publish(mt *matcher, o *outgoing) bool {
-	m := mt.find(o.subject)
+	m := mt.find(o.Subject)
 	if len(m.captures) > 0 {
 		st.capture(m, o)
 	}

@@ -142,12 +142,12 @@ func (s *session) batch(buf []byte) (batchRest, bool) {
 	if s.reset.Swap(false) {
 		s.mt.reset()
 	}
-	var c wire.Command
+	var c outgoing
 	limits := s.limits()
 	alive := true
 	var rest batchRest
 	for alive && len(buf) > 0 {
-		n, need, err := wire.Next(buf, &c, limits)
+		n, need, err := wire.Next(buf, &c.Command, limits)
 		if err != nil {
 			s.parseError(err)
 			alive = false

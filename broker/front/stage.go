@@ -105,17 +105,21 @@ func (st *stager) stageFor(s *session) *stage {
 	return g
 }
 
-// outgoing is one message to be delivered.
+// outgoing is one message to be delivered. A session parses straight into it:
+// copying these slices once more per message can be measured.
+//
+// Tail is the message as it follows the sid, when the publisher already wrote
+// it so; nil otherwise.
 type outgoing struct {
-	subject, reply, header, payload []byte
-	// tail is the message as it follows the sid, when the publisher already
-	// wrote it so; nil otherwise.
-	tail []byte
-	// borrowed tells that the bytes live until the batch ends, not just
-	// during the call.
-	borrowed bool
-	scratch  bool // tail is st.scratch
-	bareOK   bool // st.bare holds the tail without header
+	wire.Command
+
+	borrowed bool // the bytes live until the batch ends, not just during the call
+	scratch  bool // Tail is stager.scratch
+	bareOK   bool // stager.bare holds the tail without header
+}
+
+func newOutgoing(subject, reply, header, payload []byte) outgoing {
+	return outgoing{Command: wire.Command{Subject: subject, Reply: reply, Header: header, Payload: payload}}
 }
 
 // deliver stages o for everybody in m but topics, and returns to how many.
@@ -130,11 +134,11 @@ func (st *stager) deliver(m *match, o *outgoing) int {
 		}
 		return 0
 	}
-	if o.tail == nil && (len(m.plain) > 0 || len(m.groups) > 0) {
+	if o.Tail == nil && (len(m.plain) > 0 || len(m.groups) > 0) {
 		st.writeTail(o)
 	}
 	n := 0
-	if m.fan != nil && st.fanOff == 0 && (len(o.header) == 0 || m.fan.headers) {
+	if m.fan != nil && st.fanOff == 0 && (len(o.Header) == 0 || m.fan.headers) {
 		n += st.shared(m, o)
 	} else if len(m.plain) > 0 {
 		if st.fanOff > 0 {
@@ -143,7 +147,7 @@ func (st *stager) deliver(m *match, o *outgoing) int {
 		if st.fan != nil {
 			st.leaveFan()
 		}
-		if len(o.tail) >= shareMin && len(m.plain) > 1 {
+		if len(o.Tail) >= shareMin && len(m.plain) > 1 {
 			n += st.linked(m, o)
 		} else {
 			for _, r := range m.plain {
@@ -166,8 +170,8 @@ func (st *stager) deliver(m *match, o *outgoing) int {
 }
 
 func (st *stager) writeTail(o *outgoing) {
-	st.scratch = wire.AppendTail(st.scratch[:0], o.reply, o.header, o.payload)
-	o.tail, o.scratch = st.scratch, true
+	st.scratch = wire.AppendTail(st.scratch[:0], o.Reply, o.Header, o.Payload)
+	o.Tail, o.scratch = st.scratch, true
 }
 
 // member gives o to one member of a queue group: a random one, or the next
@@ -208,23 +212,23 @@ func (st *stager) prepare(m *match, r *route, o *outgoing) (head, tail []byte, l
 		}
 		r.n++
 	}
-	if o.tail == nil {
+	if o.Tail == nil {
 		st.writeTail(o)
 	}
-	if m.exact && len(o.subject) == len(m.subject) && string(o.subject) == m.subject {
+	if m.exact && len(o.Subject) == len(m.subject) && string(o.Subject) == m.subject {
 		head = r.head
 	} else {
-		st.headBuf = appendHead(st.headBuf[:0], o.subject, r.sub.sid)
+		st.headBuf = appendHead(st.headBuf[:0], o.Subject, r.sub.sid)
 		head = st.headBuf
 	}
-	tail = o.tail
+	tail = o.Tail
 	switch {
-	case len(o.header) == 0:
+	case len(o.Header) == 0:
 		head = head[1:]
 	case !r.headers:
 		head = head[1:]
 		if !o.bareOK {
-			st.bare = wire.AppendTail(st.bare[:0], o.reply, nil, o.payload)
+			st.bare = wire.AppendTail(st.bare[:0], o.Reply, nil, o.Payload)
 			o.bareOK = true
 		}
 		tail = st.bare
@@ -246,8 +250,8 @@ func (st *stager) one(m *match, r *route, o *outgoing) bool {
 // after does what is left once a delivery is staged.
 func (st *stager) after(r *route, o *outgoing, last bool) {
 	r.stage.msgs++
-	if r.track && len(o.reply) > 0 {
-		r.stage.target.expectReply(string(o.reply))
+	if r.track && len(o.Reply) > 0 {
+		r.stage.target.expectReply(string(o.Reply))
 	}
 	if last {
 		r.sub.sess.removeSub(r.sub)
@@ -266,15 +270,15 @@ func (st *stager) append(g *stage, head, tail []byte) {
 // linked stages a large message: one copy of it, referred to by all.
 func (st *stager) linked(m *match, o *outgoing) (n int) {
 	var whole spool
-	whole.append2(&st.srv.chunks, o.tail, nil)
+	whole.append2(&st.srv.chunks, o.Tail, nil)
 	st.chunks = whole.take(st.chunks[:0])
-	st.staged += len(o.tail)
+	st.staged += len(o.Tail)
 	for _, r := range m.plain {
 		head, tail, last, ok := st.prepare(m, r, o)
 		if !ok {
 			continue
 		}
-		if len(tail) != len(o.tail) {
+		if len(tail) != len(o.Tail) {
 			st.append(r.stage, head, tail) // without its header
 		} else {
 			st.append(r.stage, head, nil)
@@ -310,19 +314,19 @@ func (st *stager) shared(m *match, o *outgoing) int {
 	}
 	r := m.plain[0]
 	var head []byte
-	if m.exact && len(o.subject) == len(m.subject) && string(o.subject) == m.subject {
+	if m.exact && len(o.Subject) == len(m.subject) && string(o.Subject) == m.subject {
 		head = r.head
 	} else {
-		st.headBuf = appendHead(st.headBuf[:0], o.subject, r.sub.sid)
+		st.headBuf = appendHead(st.headBuf[:0], o.Subject, r.sub.sid)
 		head = st.headBuf
 	}
-	if len(o.header) == 0 {
+	if len(o.Header) == 0 {
 		head = head[1:]
 	}
-	f.spool.append2(&st.srv.chunks, head, o.tail)
+	f.spool.append2(&st.srv.chunks, head, o.Tail)
 	f.msgs++
 	st.fanRun++
-	st.staged += len(head) + len(o.tail)
+	st.staged += len(head) + len(o.Tail)
 	return len(f.subs)
 }
 
@@ -346,7 +350,7 @@ func (st *stager) handle(u *sub, o *outgoing) {
 	u.delivered.Add(1)
 	msg := &st.messages[st.depth]
 	*msg = Message{
-		Subject: o.subject, Reply: o.reply, Header: o.header, Payload: o.payload,
+		Subject: o.Subject, Reply: o.Reply, Header: o.Header, Payload: o.Payload,
 		Account: u.account, Client: st.client, via: st,
 	}
 	st.depth++
@@ -356,14 +360,14 @@ func (st *stager) handle(u *sub, o *outgoing) {
 	// Answers were written to the same scratch space.
 	o.bareOK = false
 	if o.scratch {
-		o.tail = nil
+		o.Tail = nil
 	}
 }
 
 // capture stages o for the topics in m.
 func (st *stager) capture(m *match, o *outgoing) {
 	c := Captured{
-		Subject: o.subject, Reply: o.reply, Header: o.header, Payload: o.payload,
+		Subject: o.Subject, Reply: o.Reply, Header: o.Header, Payload: o.Payload,
 		Account: st.account, Client: st.client,
 	}
 	if !o.borrowed {

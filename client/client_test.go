@@ -331,7 +331,7 @@ func TestANamedReaderGoesOnWhereItWas(t *testing.T) {
 			}
 			messages <- m
 			return m.AckSync(context.Background())
-		}, client.Durable("r"), client.ManualAck(), client.MaxInFlight(2))
+		}, client.Durable("r"), client.ManualAck(), client.MaxInFlight(3))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -347,8 +347,11 @@ func TestANamedReaderGoesOnWhereItWas(t *testing.T) {
 	if got := read(2); !slices.Equal(got, []string{"1", "2"}) {
 		t.Errorf("first %v", got)
 	}
+	if got := read(4); !slices.Equal(got, []string{"3", "4", "5", "6"}) {
+		t.Errorf("then %v", got)
+	}
 	info, err := c.Consumer(t.Context(), "orders", "r")
-	if err != nil || info.AckFloor.Stream != 2 {
+	if err != nil || info.AckFloor.Stream != 6 {
 		t.Errorf("acknowledged up to %+v, %v", info, err)
 	}
 	if _, err := c.Subscribe("orders.0", into(nil), client.Durable("r")); !errors.Is(err, client.ErrConflict) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -84,6 +85,8 @@ type Subscription struct {
 	done    chan struct{}
 	live    *nats.Subscription
 
+	stopping atomic.Bool // durable: hand back what still comes
+
 	stop sync.Once
 	err  error
 }
@@ -121,7 +124,7 @@ func (s *Subscription) Buffer(messages, bytes int) error {
 func (s *Subscription) Done() <-chan struct{} { return s.done }
 
 // Stop ends the subscription without waiting for the handler; it is what a
-// handler calls. Messages not yet handled are dropped (live) or stay with the
+// handler calls. Messages not yet handled are dropped (live) or go back to the
 // broker (durable).
 func (s *Subscription) Stop() error {
 	s.stop.Do(func() {
@@ -220,12 +223,26 @@ func (c *Client) subscribeDurable(s *Subscription, handle Handler, set subscript
 	if set.inFlight > 0 {
 		consume = append(consume, jetstream.PullMaxMessages(set.inFlight))
 	}
-	running, err := reader.Consume(func(msg jetstream.Msg) { c.deliver(msg, handle, acks, set) }, consume...)
+	running, err := reader.Consume(func(msg jetstream.Msg) {
+		if s.stopping.Load() {
+			_ = msg.Nak() // when this is lost, it comes again after the ack wait
+			return
+		}
+		c.deliver(msg, handle, acks, set)
+	}, consume...)
 	if err != nil {
 		return err
 	}
-	s.done = make(chan struct{})
-	s.halt = func() error { running.Stop(); return nil }
+	s.halt = func() error {
+		if !acks {
+			running.Stop()
+			return nil
+		}
+		// What was fetched ahead goes back now, for other readers of the name.
+		s.stopping.Store(true)
+		running.Drain()
+		return nil
+	}
 	go func() { // ends with the subscription, which Close waits for
 		<-running.Closed()
 		if !acks {

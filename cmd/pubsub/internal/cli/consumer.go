@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -219,7 +220,9 @@ func (a *app) consumerNext() *cobra.Command {
 		}
 		out := a.ui.Messages(a.env.Out)
 		for out.Count() < count {
-			got, err := c.Fetch(cmd.Context(), args[0], args[1], count-out.Count())
+			ctx, cancel := context.WithTimeout(cmd.Context(), a.timeout)
+			got, err := c.Fetch(ctx, args[0], args[1], count-out.Count())
+			cancel()
 			if errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
 				return a.consumerProblem(cmd.Context(), err, args[0], args[1])
 			}

@@ -178,6 +178,14 @@ func (a *app) sub(cmd *cobra.Command, subjects []string, f subFlags) error {
 		for _, s := range subs {
 			_ = s.Close()
 		}
+		for { // what a named reader took and did not print goes back
+			select {
+			case m := <-incoming:
+				_ = m.Nak(0)
+			default:
+				return
+			}
+		}
 	}()
 	for _, subject := range subjects {
 		s, err := c.Subscribe(subject, func(m *client.Message) error {

@@ -16,6 +16,7 @@ import (
 	"github.com/heraldmq/herald/broker/jetstream"
 	"github.com/heraldmq/herald/broker/jsapi"
 	"github.com/heraldmq/herald/broker/monitor"
+	"github.com/heraldmq/herald/broker/sourcing"
 	"github.com/heraldmq/herald/broker/state"
 	"github.com/heraldmq/herald/replication"
 	"github.com/heraldmq/herald/topics"
@@ -30,6 +31,7 @@ type durable struct {
 	state   *state.State
 	engines map[topics.GroupID]*delivery.Engine // never changes once open
 	api     *jetstream.Service
+	copies  *sourcing.Engine // mirrors and sources
 	adverts *advertise.Service
 
 	unused chan unusedConsumer // consumers to delete; the worker's queue
@@ -77,9 +79,13 @@ func (b *Broker) openDurable() (*durable, error) {
 		d.engines[g.ID()] = delivery.New(d.engineOptions(g, o))
 	}
 	d.wg.Go(d.work)
+	d.copies = sourcing.New(sourcing.Options{
+		State: d.state, Account: b.front.Account, APIPrefix: domainAPI(o.JetStream.Domain), Log: b.cfg.Log,
+	})
 	l := o.JetStream.Limits
 	d.api = jetstream.New(jetstream.Options{
 		State: d.state, Server: b.front, Engine: func(id topics.GroupID) *delivery.Engine { return d.engines[id] },
+		Sources:    d.copies.Info,
 		ServerName: b.name(o), Domain: o.JetStream.Domain, Cluster: o.Cluster.Name, Lenient: !o.JetStream.Strict,
 		MaxDuplicates: l.DuplicateWindow, MaxRequestBatch: l.MaxRequestBatch, MaxAckPending: max(l.MaxAckPending, 0),
 		QueueLimit: o.JetStream.RequestQueue, Log: b.cfg.Log,
@@ -95,9 +101,15 @@ func (b *Broker) openDurable() (*durable, error) {
 // API.
 func (d *durable) serve(o *config.Options) error {
 	err := d.state.Start(state.Hooks{
-		OnTopic:  d.onTopic,
-		OnGrown:  func(g *state.Group, ids []topics.TopicID) { d.engines[g.ID()].Grown(ids) },
-		OnLeader: func(g *state.Group, leads bool) { d.engines[g.ID()].Lead(leads) },
+		OnTopic: d.onTopic,
+		OnGrown: func(g *state.Group, ids []topics.TopicID) {
+			d.engines[g.ID()].Grown(ids)
+			d.copies.Grown(ids)
+		},
+		OnLeader: func(g *state.Group, leads bool) {
+			d.engines[g.ID()].Lead(leads)
+			d.copies.Lead()
+		},
 		OnConsumer: func(t *state.Topic, name string, c state.Change) {
 			d.engines[t.Group().ID()].ConsumerChanged(t.ID(), name, consumerChange(c))
 		},
@@ -203,6 +215,7 @@ func (d *durable) onTopic(t *state.Topic, c state.Change) {
 	if c == state.Deleted {
 		d.engines[t.Group().ID()].TopicDeleted(t.ID())
 	}
+	d.copies.TopicChanged(t, c)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	have := d.interests[t.ID()]
@@ -235,6 +248,14 @@ func (d *durable) onTopic(t *state.Topic, c state.Change) {
 			have[subject] = a.AddTopic(t.ID(), t.Group().ID(), []string{subject}, t.Group())
 		}
 	}
+}
+
+// domainAPI is the API prefix of a domain, "" without one.
+func domainAPI(domain string) string {
+	if domain == "" {
+		return ""
+	}
+	return "$JS." + domain + ".API"
 }
 
 // engineOptions joins a group to its delivery engine.
@@ -308,6 +329,7 @@ func (d *durable) quiet() {
 // close stops the API, the engines and the state, in this order.
 func (d *durable) close() error {
 	d.api.Close()
+	d.copies.Close()
 	d.adverts.Close()
 	for _, e := range d.engines {
 		e.Close()

@@ -26,6 +26,7 @@ const (
 	RecordConsumerReset                       // broker/state: name, sequence
 	RecordStorageLimits                       // no topic; broker/state: what accounts may hold, for the rest of the entry
 	RecordConsumerPause                       // broker/state: name, until
+	RecordTopicSkip                           // broker/state: the last sequence to use up
 )
 
 // ConsumerRecordHeader is how many bytes AppendConsumerRecord adds.

@@ -31,6 +31,10 @@ type Options struct {
 	// Engine gives the delivery engine of a group.
 	Engine func(topics.GroupID) *delivery.Engine
 
+	// Sources describes a topic's mirror or sources; nil where nothing copies
+	// between topics, and then configs that ask for it are refused.
+	Sources func(topics.TopicID) (mirror *jsapi.SourceInfo, sources []*jsapi.SourceInfo)
+
 	ServerName string // shown as the leader in infos
 	Domain     string // also answers $JS.<domain>.API.>
 	Cluster    string // the cluster's name, "" on a single node

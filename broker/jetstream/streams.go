@@ -26,7 +26,7 @@ func (r *request) streamCreate() (any, error) {
 	if req.Sealed {
 		return nil, badConfig("stream configuration for create can not be sealed")
 	}
-	if f := unsupported(&req.Config); f != nil {
+	if f := r.api.s.unsupported(&req.Config); f != nil {
 		return nil, f
 	}
 	ctx, cancel := r.wait()
@@ -45,10 +45,12 @@ func (r *request) streamCreate() (any, error) {
 
 // unsupported refuses what configs may ask for but Herald can't do yet, instead
 // of taking it and not doing it.
-func unsupported(c *topics.Config) *topics.Fault {
+func (s *Service) unsupported(c *topics.Config) *topics.Fault {
 	switch {
 	case c.AllowMsgSchedules:
 		return badConfig("message schedules are not supported by this server")
+	case s.o.Sources != nil:
+		return nil
 	case c.Mirror != nil:
 		return badConfig("stream mirrors are not supported by this server")
 	case len(c.Sources) > 0:
@@ -76,7 +78,7 @@ func (r *request) streamUpdate() (any, error) {
 	if f := updateStream(now, &req.Config); f != nil {
 		return nil, f
 	}
-	if f := unsupported(&req.Config); f != nil {
+	if f := r.api.s.unsupported(&req.Config); f != nil {
 		return nil, f
 	}
 	if f := consumersFit(t.Data(), &req.Config); f != nil {
@@ -232,10 +234,14 @@ func (s *Service) describe(t *state.Topic) *jsapi.StreamInfo {
 
 // summary describes a stream as lists show it.
 func (s *Service) summary(t *state.Topic) *jsapi.StreamInfo {
-	return &jsapi.StreamInfo{
+	info := &jsapi.StreamInfo{
 		Config: t.Config(), Created: t.Created(), State: streamState(t.Data().State()),
 		Domain: s.o.Domain, Time: s.o.Now().UTC(),
 	}
+	if s.o.Sources != nil {
+		info.Mirror, info.Sources = s.o.Sources(t.ID())
+	}
+	return info
 }
 
 func streamState(s topics.State) jsapi.StreamState {

@@ -57,6 +57,13 @@ func (m *dataMachine) applyRecord(kind topics.RecordKind, raw []byte) (any, erro
 		}
 		ok, f := m.data.DeleteMessage(id, seq)
 		return removed{ok, f}, nil
+	case topics.RecordTopicSkip:
+		id, last := b.topic(), topics.Sequence(b.u64())
+		if err := b.err(kind); err != nil {
+			return nil, err
+		}
+		m.data.SkipTo(id, last)
+		return nil, nil
 	case topics.RecordDelivered, topics.RecordAcked:
 		id, c, rest, err := topics.ParseConsumerRecord(raw)
 		if err != nil {

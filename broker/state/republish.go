@@ -123,36 +123,3 @@ func echoHeader(t *Topic, p *topics.Publish, at place, headersOnly bool) []byte 
 	}
 	return append(b, "\r\n\r\n"...)
 }
-
-// Append proposes one message for a topic of the group, whatever its subject:
-// how sources, mirrors and schedules write. It waits for room as Capture does.
-// done is called once, on the goroutine that answers the group's publishers,
-// with the result or with why there is none; it must not block.
-func (g *Group) Append(t *Topic, p topics.Publish, account *front.Account, done func(topics.PublishResult, error)) {
-	p.Topic = t.id
-	if !g.queue.append(t, &p, account, done) {
-		done(topics.PublishResult{}, ErrClosed)
-	}
-}
-
-func (q *queue) append(t *Topic, p *topics.Publish, account *front.Account, done func(topics.PublishResult, error)) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for (len(q.open.buf) >= 2*q.cap || q.full && !q.stalled()) && !q.closed {
-		q.room.Wait()
-	}
-	if q.closed {
-		return false
-	}
-	b := q.open
-	q.stateLimits(b, t.account)
-	if t.echo.Load() != nil {
-		b.echoes = append(b.echoes, echo{topic: t, account: account, publish: b.publishes, record: len(b.buf)})
-	}
-	b.buf = topics.AppendPublish(b.buf, p)
-	b.waits = append(b.waits, wait{topic: t, publish: b.publishes, done: done})
-	b.publishes++
-	b.records++
-	q.proposeMaybeLocked()
-	return true
-}

@@ -1,0 +1,18 @@
+// Package sourcing copies messages from topic to topic: what mirrors and
+// sources of a stream's config ask for.
+//
+// An Engine has one flow per mirror or source of the topics this node leads. A
+// flow is a goroutine that reads its origin from where its target has come, and
+// appends to the target what it finds; it sleeps until the origin grows. Where
+// the target has come is read from the target itself: a mirror has its origin's
+// sequences, and each sourced message names its origin and sequence in the
+// header Nats-Stream-Source. There is no other bookkeeping, so that a crash
+// loses nothing and repeats nothing.
+//
+// Origins are topics of the same account on this node. An origin elsewhere
+// (external, with another domain's or account's API) is not read; infos say so.
+//
+// Differences to nats-server: messages of a mirror carry the time at which they
+// were mirrored, and a work queue or interest stream is copied without being
+// consumed.
+package sourcing

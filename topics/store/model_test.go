@@ -33,9 +33,9 @@ func (m *model) size(msg *topics.Message) uint64 {
 	case m.cfg.Storage == topics.StoreMemory:
 		return n + 16
 	case len(msg.Header) > 0:
-		return n + 26
+		return n + 34
 	}
-	return n + 22
+	return n + 30
 }
 
 func (m *model) bytes() (n uint64) {

@@ -93,7 +93,7 @@ func TestPublishAndRead(t *testing.T) {
 	if err != nil || next != 4 || fmt.Sprintf("%s %s", msgs[0].Payload, msgs[1].Payload) != "one three" {
 		t.Fatalf("read %v, next %d, %v", msgs, next, err)
 	}
-	if st := tp.State(); st.Messages != 3 || st.Bytes != 3*(3+22)+3+3+5 || st.Subjects != 2 {
+	if st := tp.State(); st.Messages != 3 || st.Bytes != 3*(3+30)+3+3+5 || st.Subjects != 2 {
 		t.Fatalf("state %+v", st)
 	}
 }

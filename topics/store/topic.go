@@ -85,9 +85,9 @@ func (t *Topic) size(subject, header, payload int) uint64 {
 		return n + 16
 	}
 	if header > 0 {
-		return n + 26
+		return n + 34
 	}
-	return n + 22
+	return n + 30
 }
 
 // ID returns the topic's identifier.

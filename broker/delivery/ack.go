@@ -158,10 +158,8 @@ func (r *reader) acknowledge(a *ackSubject, reply, body []byte) {
 		r.c.InProgress(a.seq, now)
 	case bytes.HasPrefix(body, verbTerm):
 		wake = r.term(a, body[len(verbTerm):], now)
-	default:
-		r.mu.Unlock() // not a verb
-		return
 	}
+	// What is not a verb changes nothing and is answered all the same.
 	if len(reply) > 0 && len(r.acksWanted) < acksWantedMost {
 		r.acksWanted = append(r.acksWanted, string(reply))
 	}

@@ -128,19 +128,18 @@ func (r *reader) refuse(w *wireRequest, now topics.Nanos) []byte {
 }
 
 func (r *reader) refuseGroup(w *wireRequest) string {
-	c := &r.cfg
-	if r.pull.policy == priorityNone {
-		return ""
-	}
+	policy := r.pull.policy
 	switch {
+	case (w.MinPending > 0 || w.MinAckPending > 0) && policy != priorityOverflow:
+		return "Not a Overflow Priority consumer"
+	case w.ID != "" && policy != priorityPinned:
+		return "Not a Pinned Client Priority consumer"
+	case policy == priorityNone:
+		return ""
 	case w.Group == "":
 		return "Priority Group missing"
-	case !slices.Contains(c.PriorityGroups, w.Group):
+	case !slices.Contains(r.cfg.PriorityGroups, w.Group):
 		return "Invalid Priority Group"
-	case (w.MinPending > 0 || w.MinAckPending > 0) && r.pull.policy != priorityOverflow:
-		return "Not a Overflow Priority consumer"
-	case w.ID != "" && r.pull.policy != priorityPinned:
-		return "Not a Pinned Client Priority consumer"
 	}
 	return ""
 }
@@ -195,7 +194,7 @@ func (r *reader) enqueue(reply string, w *wireRequest, now topics.Nanos) {
 		every: topics.Nanos(w.Heartbeat), minPending: w.MinPending, minAckPending: w.MinAckPending,
 		pin: w.ID, priority: w.Priority,
 	}
-	if w.Expires > 0 {
+	if w.Expires != 0 { // one in the past has expired already
 		q.expires = now + topics.Nanos(w.Expires)
 	}
 	if q.every > 0 {
@@ -234,7 +233,7 @@ func (r *reader) dry() {
 		case !o.noWait || o.sent == 0 && o.expires > 0:
 			i++
 			continue
-		case o.sent == 0:
+		case o.expires == 0:
 			r.say(o.reply, statusNoMessages)
 		default:
 			r.say(o.reply, pendingStatus(textTimeout, o.left, o.bytes))

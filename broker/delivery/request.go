@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"strconv"
 	"time"
 
@@ -49,45 +47,36 @@ type wireRequest struct {
 
 var (
 	errHeartbeatTooLarge = errors.New("heartbeat value too large")
-	errPriorityRange     = errors.New("priority must be between 0 and 9")
-	errHeartbeatAlone    = errors.New("heartbeat value requires expires")
+	errPriorityRange     = errors.New("Priority must be between 0 and 9") //nolint:staticcheck // as clients know it
 )
 
 // parseRequest reads the body of a pull request. Its errors are told to the
-// client.
+// client. It is lenient where nats-server is: what is neither JSON nor a number
+// asks for one message, and unknown fields mean nothing.
 func parseRequest(body []byte) (w wireRequest, err error) {
 	body = bytes.TrimSpace(body)
-	if len(body) == 0 {
-		return wireRequest{Batch: 1}, nil
-	}
-	if body[0] != '{' {
+	if len(body) == 0 || body[0] != '{' {
 		n, err := strconv.Atoi(string(body))
 		if err != nil {
-			return w, fmt.Errorf("invalid batch size %q", trimTo(body, 32))
+			n = 1
 		}
 		return wireRequest{Batch: max(n, 1)}, nil
 	}
-	d := json.NewDecoder(bytes.NewReader(body))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&w); err != nil {
-		return w, fmt.Errorf("invalid JSON: %w", err)
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return w, errors.New("invalid JSON: more than one value")
+	if !w.parseFlat(body) {
+		w = wireRequest{}
+		if err := json.Unmarshal(body, &w); err != nil {
+			return w, err
+		}
 	}
 	w.Batch = max(w.Batch, 1)
 	switch {
-	case w.Heartbeat > 0 && w.Expires <= 0:
-		return w, errHeartbeatAlone
-	case w.Heartbeat > w.Expires/2:
+	case w.Heartbeat > 0 && w.Heartbeat > w.Expires/2:
 		return w, errHeartbeatTooLarge
 	case w.Priority < 0 || w.Priority > 9:
 		return w, errPriorityRange
 	}
 	return w, nil
 }
-
-func trimTo(b []byte, n int) []byte { return b[:min(len(b), n)] }
 
 // queue holds the waiting requests in the order in which they are served.
 type queue struct {

@@ -136,7 +136,7 @@ func (c *Consumer) start(cfg *topics.ConsumerConfig, log Log) {
 	case topics.DeliverNew:
 		from = last + 1
 	case topics.DeliverByStartSeq:
-		from = max(topics.Sequence(cfg.OptStartSeq), first)
+		from = max(topics.Sequence(cfg.OptStartSeq), first) // may be in the future
 	case topics.DeliverByStartTime:
 		if cfg.OptStartTime != nil {
 			from = max(log.SequenceAt(topics.Nanos(cfg.OptStartTime.UnixNano())), first)
@@ -147,12 +147,8 @@ func (c *Consumer) start(cfg *topics.ConsumerConfig, log Log) {
 			c.initial = &initial{seqs: slices.Clone(seqs), resume: last + 1}
 			from = seqs[0]
 		}
-	default:
-		if seq, ok := log.Next(c.filter, first); ok {
-			from = seq
-		}
 	}
-	from = max(min(from, last+1), 1)
+	from = max(from, 1)
 	c.delivered.Stream, c.floor.Stream = from-1, from-1
 }
 

@@ -260,7 +260,10 @@ func newMachine(t *rapid.T) *machine {
 	case topics.DeliverNew:
 		m.naive.last = last
 	case topics.DeliverByStartSeq, topics.DeliverByStartTime:
-		m.naive.last = topics.Sequence(min(cfg.OptStartSeq, uint64(last)+1) - 1)
+		m.naive.last = topics.Sequence(cfg.OptStartSeq - 1)
+		if cfg.DeliverPolicy == topics.DeliverByStartTime {
+			m.naive.last = min(m.naive.last, last)
+		}
 	case topics.DeliverLast:
 		m.naive.last = last
 		if s, ok := m.log.Prev(m.naive.filter, last); ok {

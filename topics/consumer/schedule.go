@@ -22,12 +22,17 @@ type schedule struct {
 	head   int
 }
 
+// before orders alarms; what is due at the same time keeps the topic's order.
+func (a alarm) before(b alarm) bool {
+	return a.due < b.due || a.due == b.due && a.seq < b.seq
+}
+
 func (s *schedule) push(a alarm) {
 	s.alarms = append(s.alarms, a)
 	i := len(s.alarms) - 1
 	for i > 0 {
 		up := (i - 1) / 2
-		if s.alarms[up].due <= a.due {
+		if !a.before(s.alarms[up]) {
 			break
 		}
 		s.alarms[i] = s.alarms[up]
@@ -53,10 +58,10 @@ func (s *schedule) down(i int, a alarm) {
 		if kid >= n {
 			break
 		}
-		if kid+1 < n && s.alarms[kid+1].due < s.alarms[kid].due {
+		if kid+1 < n && s.alarms[kid+1].before(s.alarms[kid]) {
 			kid++
 		}
-		if s.alarms[kid].due >= a.due {
+		if !s.alarms[kid].before(a) {
 			break
 		}
 		s.alarms[i] = s.alarms[kid]

@@ -1,6 +1,7 @@
 package front
 
 import (
+	"context"
 	"errors"
 	"io"
 	"os"
@@ -370,5 +371,5 @@ func (s *session) trace(c *wire.Command) {
 		args = append(args, "sid", string(c.SID), "max", c.Max)
 	}
 	// CONNECT's argument holds secrets: never logged.
-	s.srv.log.Info("trace", args...)
+	s.srv.log.Log(context.Background(), LevelTrace, "trace", args...)
 }

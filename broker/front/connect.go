@@ -179,7 +179,7 @@ func (s *Server) baseInfo(o *Options, websocket bool) wire.ServerInfo {
 		GitCommit: o.GitCommit, Go: runtime.Version(), Headers: !o.NoHeaders,
 		Host: o.Host, Port: s.port(), MaxPayload: o.MaxPayload,
 		JetStream: o.JetStream, Cluster: o.Cluster, Domain: o.Domain, APILevel: o.APILevel,
-		AuthRequired: s.auth().Required(), LameDuckMode: s.lame.Load(),
+		AuthRequired: !s.auth().Optional(noAuthUser(o, websocket)), LameDuckMode: s.lame.Load(),
 	}
 	urls := s.urls.Load()
 	if urls != nil {
@@ -209,13 +209,12 @@ func (s *Server) baseInfo(o *Options, websocket bool) wire.ServerInfo {
 func (s *session) startTimer() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	limit := s.srv.opts().Auth.Timeout
-	if !s.srv.auth().Required() {
+	if s.srv.auth().Optional(s.listenerNoAuthUser()) {
 		// Nothing is asked for, so nothing is late.
 		s.timer = time.AfterFunc(s.firstPingDelay(), s.onTimer)
 		return
 	}
-	s.timer = time.AfterFunc(limit, s.onTimer)
+	s.timer = time.AfterFunc(s.srv.opts().Auth.Timeout, s.onTimer)
 }
 
 // firstPingDelay spreads the first pings of clients that came together.
@@ -244,7 +243,7 @@ func (s *session) pingSoon() {
 // onTimer cuts off who didn't authenticate, pings who is quiet, and cuts off
 // who doesn't answer.
 func (s *session) onTimer() {
-	if s.acct.Load() == nil && s.srv.auth().Required() {
+	if s.acct.Load() == nil && !s.srv.auth().Optional(s.listenerNoAuthUser()) {
 		s.kick(wire.TextAuthTimeout, ReasonAuthTimeout)
 		return
 	}

@@ -58,12 +58,13 @@ type matcher struct {
 	last   *match
 	exact  map[string]*match
 	prefix map[string]*match
-	seen   [seenSlots]uint32
+	seen   *[seenSlots]uint32
 	values []*sub // scratch
 }
 
 func (mt *matcher) init(a *Account, st *stager, s *session) {
-	*mt = matcher{account: a, st: st, sess: s, exact: map[string]*match{}, prefix: map[string]*match{}}
+	// The maps are made on first use: many connections only listen.
+	*mt = matcher{account: a, st: st, sess: s}
 }
 
 // reset forgets everything, after a change that stamps can't tell.
@@ -87,7 +88,9 @@ func (mt *matcher) find(subj []byte) *match {
 	}
 	m := mt.build(string(subj))
 	if mt.again(subj) {
-		if len(mt.exact) >= matchesMax {
+		if mt.exact == nil {
+			mt.exact = map[string]*match{}
+		} else if len(mt.exact) >= matchesMax {
 			clear(mt.exact)
 		}
 		mt.exact[m.subject] = m
@@ -98,6 +101,9 @@ func (mt *matcher) find(subj []byte) *match {
 
 // again tells whether the subject was met before, not long ago.
 func (mt *matcher) again(subj []byte) bool {
+	if mt.seen == nil {
+		mt.seen = new([seenSlots]uint32)
+	}
 	h := uint32(2166136261)
 	for _, b := range subj {
 		h = (h ^ uint32(b)) * 16777619
@@ -126,7 +132,9 @@ func (mt *matcher) byPrefix(subj []byte) *match {
 		if m == nil && !mt.again(subj[:dot]) {
 			return nil
 		}
-		if len(mt.prefix) >= matchesMax {
+		if mt.prefix == nil {
+			mt.prefix = map[string]*match{}
+		} else if len(mt.prefix) >= matchesMax {
 			clear(mt.prefix)
 		}
 		p := string(subj[:dot])

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"time"
 
+	"github.com/heraldmq/herald/broker/auth"
 	"github.com/heraldmq/herald/topics"
 )
 
@@ -111,6 +112,14 @@ func (c *ClientInfo) MayPublish(subject string) bool {
 // allowed here and filtered at delivery; see MayReceive.
 func (c *ClientInfo) MaySubscribe(pattern, queue string) bool {
 	return c == nil || c.sess == nil || c.sess.maySubscribe(pattern, queue)
+}
+
+// Permissions are those in force for the client, nil where it may do all.
+func (c *ClientInfo) Permissions() *auth.Permissions {
+	if c == nil || c.sess == nil {
+		return nil
+	}
+	return c.sess.rules().Source()
 }
 
 // RTT is the last round trip measured by PING, 0 before the first.

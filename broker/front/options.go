@@ -54,7 +54,7 @@ type Options struct {
 	Websocket   *WebsocketOptions
 
 	// Log gets connection events at debug level and, when Trace is set, every
-	// protocol line. nil discards.
+	// operation of a client at LevelTrace. nil discards.
 	Log             *slog.Logger
 	Trace           bool
 	MaxTracedMsgLen int // bytes of payload shown in a trace; 0: all
@@ -69,6 +69,9 @@ type Options struct {
 	// OnAuthError is told of each refused connection. May be nil.
 	OnAuthError func(*ClientInfo, ConnInfo)
 }
+
+// LevelTrace is the level of protocol traces, below debug.
+const LevelTrace = slog.LevelDebug - 4
 
 // TLSOptions say how a listener speaks TLS.
 type TLSOptions struct {

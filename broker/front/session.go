@@ -196,8 +196,13 @@ func (s *session) limits() wire.Limits {
 }
 
 func (s *session) listenerNoAuthUser() string {
-	if o := s.srv.opts().Websocket; s.ws != nil && o != nil {
-		return o.NoAuthUser
+	return noAuthUser(s.srv.opts(), s.ws != nil)
+}
+
+// noAuthUser is the listener's own, where it has one.
+func noAuthUser(o *Options, websocket bool) string {
+	if websocket && o.Websocket != nil {
+		return o.Websocket.NoAuthUser
 	}
 	return ""
 }

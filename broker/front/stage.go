@@ -68,10 +68,9 @@ type stager struct {
 
 	respond  matcher // of what handlers answer; made on first use
 	depth    int
-	messages [respondDepthMax]Message
-	rng      *rand.Rand
-	scratch  []byte // tail of a message that must be written anew
-	bare     []byte // the same without header
+	messages []Message // by depth, reused
+	scratch  []byte    // tail of a message that must be written anew
+	bare     []byte    // the same without header
 	headBuf  []byte
 	chunks   []*chunk
 	arena    []byte // copies for captures that outlive the call
@@ -79,9 +78,7 @@ type stager struct {
 
 func (st *stager) init(srv *Server, a *Account, self *session) {
 	st.srv, st.account, st.self = srv, a, self
-	st.stages = map[*session]*stage{}
 	st.sweepAt = 64
-	st.rng = rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))
 	if self != nil {
 		st.client = self.info
 		st.stall = true
@@ -99,6 +96,9 @@ func (st *stager) stageFor(s *session) *stage {
 			}
 		}
 		st.sweepAt = max(64, 2*len(st.stages))
+	}
+	if st.stages == nil {
+		st.stages = map[*session]*stage{}
 	}
 	g := &stage{target: s}
 	st.stages[s] = g
@@ -179,7 +179,7 @@ func (st *stager) writeTail(o *outgoing) {
 func (st *stager) member(m *match, g []*route, o *outgoing) bool {
 	start := 0
 	if len(g) > 1 {
-		start = st.rng.IntN(len(g))
+		start = rand.IntN(len(g))
 	}
 	for i := range g {
 		r := g[(start+i)%len(g)]
@@ -348,6 +348,9 @@ func (st *stager) handle(u *sub, o *outgoing) {
 		return
 	}
 	u.delivered.Add(1)
+	if st.messages == nil {
+		st.messages = make([]Message, respondDepthMax)
+	}
 	msg := &st.messages[st.depth]
 	*msg = Message{
 		Subject: o.Subject, Reply: o.Reply, Header: o.Header, Payload: o.Payload,

@@ -2,11 +2,11 @@ package front
 
 import (
 	"compress/flate"
-	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
@@ -61,8 +61,7 @@ func (s *Server) startWebsocket(o *Options) error {
 		ReadHeaderTimeout: timeout,
 		IdleTimeout:       timeout,
 		MaxHeaderBytes:    16 << 10,
-		ErrorLog:          nil,
-		BaseContext:       func(net.Listener) context.Context { return context.Background() },
+		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}}
 	serve := l
 	if w.TLS != nil {

@@ -178,7 +178,9 @@ func (g *Group) DeleteRange(from, to uint64) error {
 		return nil
 	}
 	if to >= last {
-		from = max(from, g.first)
+		if from <= g.first {
+			from = 1 // also what was trimmed before, which a restart may bring back
+		}
 		g.log.mu.Unlock()
 		return g.log.submit(&request{group: g, truncate: from})
 	}

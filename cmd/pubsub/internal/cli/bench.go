@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -239,79 +238,6 @@ func (a *app) benchPub() *cobra.Command {
 	return cmd
 }
 
-// receivers count what comes in on several connections.
-type receivers struct {
-	all   sync.WaitGroup
-	want  int
-	n     int
-	got   atomic.Int64
-	end   atomic.Int64 // UnixNano of the last message
-	begin atomic.Int64
-	lat   spread
-}
-
-// receive subscribes on each connection for want messages.
-func (a *app) receive(ctx context.Context, clients []*client.Client, subject string, want int, idle time.Duration) (*receivers, error) {
-	r := &receivers{want: want, n: len(clients)}
-	for _, c := range clients {
-		ended := make(chan struct{})
-		seen, mine := 0, make([]time.Duration, 0, min(want, spreadMax))
-		sub, err := c.Subscribe(subject, func(m *client.Message) error {
-			now := time.Now()
-			if seen++; seen > want {
-				return nil
-			}
-			r.begin.CompareAndSwap(0, now.UnixNano())
-			r.end.Store(now.UnixNano())
-			r.got.Add(1)
-			if at, ok := sentAt(m.Payload); ok && len(mine) < spreadMax {
-				mine = append(mine, now.Sub(at))
-			}
-			if seen == want {
-				close(ended)
-			}
-			return nil
-		})
-		if err != nil {
-			return nil, err
-		}
-		if err := sub.Buffer(-1, -1); err != nil {
-			return nil, err
-		}
-		r.all.Go(func() {
-			last := int64(-1)
-			for {
-				select {
-				case <-ended:
-				case <-ctx.Done():
-				case <-time.After(idle):
-					if now := r.got.Load(); now != last {
-						last = now
-						continue
-					}
-				}
-				_ = sub.Close()
-				r.lat.add(mine)
-				return
-			}
-		})
-	}
-	return r, nil
-}
-
-func (r *receivers) result(f *benchFlags, subject string, start time.Time) result {
-	r.all.Wait()
-	got := r.got.Load()
-	end := time.Unix(0, r.end.Load())
-	if got == 0 {
-		end = time.Now()
-	}
-	out := f.result("sub "+subject, end.Sub(start), got, &r.lat)
-	out.Clients = r.n
-	out.Lost = int64(r.want)*int64(r.n) - got
-	return out
-}
-
 func (a *app) benchSub() *cobra.Command {
 	var f benchFlags
 	cmd := &cobra.Command{
@@ -358,8 +284,7 @@ func (a *app) benchDurable() *cobra.Command {
 		Long: "Publish durable messages with --window of them without receipt per connection\n(--sync: one), with the latency from send to receipt. Without SUBJECT it uses a\ntopic of its own and deletes it afterwards.",
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		payload, err := f.stamped()
-		if err != nil {
+		if _, err := f.stamped(); err != nil {
 			return usage(cmd, "%v", err)
 		}
 		if f.sync {
@@ -386,7 +311,7 @@ func (a *app) benchDurable() *cobra.Command {
 		var s spread
 		start := time.Now()
 		err = each(clients, func(i int, c *client.Client) error {
-			return storeMany(ctx, c, subject, payload, f.share(i), f.window, &s)
+			return f.storeMany(ctx, c, subject, f.share(i), &s)
 		})
 		if err != nil {
 			return a.storeProblem(ctx, err, subject)
@@ -400,43 +325,4 @@ func (a *app) benchDurable() *cobra.Command {
 	cmd.Flags().BoolVar(&f.sync, "sync", false, "wait for each receipt before the next message")
 	cmd.Flags().BoolVar(&f.keep, "keep", false, "keep the topic")
 	return cmd
-}
-
-// storeMany publishes n messages and notes how long each receipt took.
-func storeMany(ctx context.Context, c *client.Client, subject string, payload []byte, n, window int, s *spread) error {
-	type sent struct {
-		f  *client.Future
-		at time.Time
-	}
-	queue := make(chan sent, window)
-	failed := make(chan error, 1)
-	go func() { // ends when the queue is closed, which the return below waits for
-		defer close(failed)
-		took := make([]time.Duration, 0, min(n, spreadMax))
-		var first error
-		for p := range queue {
-			_, err := p.f.Wait(ctx)
-			if err != nil && first == nil {
-				first = err
-			}
-			if len(took) < spreadMax {
-				took = append(took, time.Since(p.at))
-			}
-		}
-		s.add(took)
-		failed <- first
-	}()
-	var err error
-	for range n {
-		at := time.Now()
-		mine := slices.Clone(payload)
-		stampNow(mine)
-		var f *client.Future
-		if f, err = c.PublishAsync(ctx, subject, mine); err != nil {
-			break
-		}
-		queue <- sent{f, at}
-	}
-	close(queue)
-	return errors.Join(err, <-failed)
 }

@@ -93,35 +93,42 @@ type reading struct {
 	set    bool // a place was given
 }
 
-func (f subFlags) reading(cmd *cobra.Command, now time.Time) (reading, error) {
-	var r reading
+// start is the place the flags say to start at; set is false when none does.
+func (f subFlags) start(cmd *cobra.Command, now time.Time) (from place, set bool, err error) {
 	places := 0
-	give := func(p place) { r.from, r.set, places = p, true, places+1 }
-	if f.all {
-		give(place{position: client.First()})
+	give := func(given bool, p place) {
+		if given {
+			from, places = p, places+1
+		}
 	}
-	if f.last {
-		give(place{position: client.Last()})
-	}
-	if f.lastPerSubject {
-		give(place{position: client.LastPerSubject()})
-	}
+	give(f.all, place{position: client.First()})
+	give(f.last, place{position: client.Last()})
+	give(f.lastPerSubject, place{position: client.LastPerSubject()})
 	if f.since != "" {
 		t, err := parseTime(f.since, now)
 		if err != nil {
-			return r, usage(cmd, "--since: %v", err)
+			return from, false, usage(cmd, "--since: %v", err)
 		}
-		give(place{position: client.Since(t), time: t})
+		give(true, place{position: client.Since(t), time: t})
 	}
 	if f.from != "" {
 		p, err := parsePlace(f.from, now)
 		if err != nil {
-			return r, usage(cmd, "--from: %v", err)
+			return from, false, usage(cmd, "--from: %v", err)
 		}
-		give(p)
+		give(true, p)
 	}
 	if places > 1 {
-		return r, usage(cmd, "only one of --all, --last, --last-per-subject, --since and --from says where to start")
+		return from, false, usage(cmd, "only one of --all, --last, --last-per-subject, --since and --from says where to start")
+	}
+	return from, places == 1, nil
+}
+
+func (f subFlags) reading(cmd *cobra.Command, now time.Time) (reading, error) {
+	var r reading
+	var err error
+	if r.from, r.set, err = f.start(cmd, now); err != nil {
+		return r, err
 	}
 	if f.to != "" {
 		p, err := parsePlace(f.to, now)
@@ -279,59 +286,69 @@ func (a *app) nothingLeft(ctx context.Context, topic, subject string, r *reading
 func (a *app) print(ctx context.Context, incoming <-chan *client.Message, subs []*client.Subscription, until stop, f subFlags) error {
 	buffered := bufio.NewWriterSize(a.env.Out, 64<<10)
 	out := a.ui.Messages(buffered)
-	end := func(err error) error { return errors.Join(err, out.Close(), buffered.Flush()) }
-	var idle <-chan time.Time
-	var timer *time.Timer
-	if f.wait > 0 {
-		timer = time.NewTimer(f.wait)
-		defer timer.Stop()
-		idle = timer.C
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	rest := func() { // restarts the patience of --wait
+		if f.wait > 0 {
+			timer.Reset(f.wait)
+		} else {
+			timer.Stop()
+		}
 	}
+	rest()
+	next := func() (*client.Message, error) {
+		select {
+		case m := <-incoming:
+			return m, nil
+		default: // nothing at hand: show what there is before waiting
+		}
+		if err := buffered.Flush(); err != nil {
+			return nil, err
+		}
+		select {
+		case m := <-incoming:
+			return m, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-timer.C:
+			return nil, waitProblem(out.Count(), f)
+		case <-subs[0].Done():
+			return nil, &problem{code: exitUnhealthy, what: "the subscription ended: the connection or the reader is gone", err: client.ErrClosed}
+		}
+	}
+	var err error
 	for {
 		var m *client.Message
-		select {
-		case m = <-incoming:
-		default:
-			// Nothing at hand: show what there is before waiting.
-			if err := buffered.Flush(); err != nil {
-				return err
-			}
-			select {
-			case m = <-incoming:
-			case <-ctx.Done():
-				a.dropped(subs)
-				return end(ctx.Err())
-			case <-idle:
-				return end(waitProblem(out.Count(), f))
-			case <-subs[0].Done():
-				return end(&problem{code: exitUnhealthy, what: "the subscription ended: the connection or the reader is gone", err: client.ErrClosed})
-			}
+		if m, err = next(); err != nil || until.past(m) {
+			break
 		}
-		if timer != nil {
-			timer.Reset(f.wait)
-		}
-		if stored := m.Stored; stored != nil {
-			if !until.time.IsZero() && stored.Time.After(until.time) || until.sequence != 0 && stored.Sequence > until.sequence {
-				return end(nil)
-			}
-		}
-		if err := out.Print(toRecord(m)); err != nil {
-			return end(err)
+		rest()
+		if err = out.Print(toRecord(m)); err != nil {
+			break
 		}
 		if f.name != "" && !f.noAck {
 			// Printed first: a message is acknowledged once it is out.
-			if err := buffered.Flush(); err != nil {
-				return err
-			}
-			if err := m.Ack(); err != nil {
-				return end(err)
+			if err = errors.Join(buffered.Flush(), m.Ack()); err != nil {
+				break
 			}
 		}
-		if until.count > 0 && out.Count() >= until.count || until.sequence != 0 && m.Stored != nil && m.Stored.Sequence >= until.sequence {
-			a.dropped(subs)
-			return end(nil)
+		if until.reached(m, out.Count()) {
+			break
 		}
 	}
+	a.dropped(subs)
+	return errors.Join(err, out.Close(), buffered.Flush())
+}
+
+// past tells whether m lies behind what was asked for.
+func (u *stop) past(m *client.Message) bool {
+	s := m.Stored
+	return s != nil && (!u.time.IsZero() && s.Time.After(u.time) || u.sequence != 0 && s.Sequence > u.sequence)
+}
+
+// reached tells whether m, the n-th message, was the last that was asked for.
+func (u *stop) reached(m *client.Message, n int) bool {
+	return u.count > 0 && n >= u.count || u.sequence != 0 && m.Stored != nil && m.Stored.Sequence >= u.sequence
 }
 
 func (a *app) dropped(subs []*client.Subscription) {

@@ -130,6 +130,9 @@ func (c *recorder) record(r *reader) {
 	if len(records) == 0 {
 		r.answer(waiters)
 		r.mu.Unlock()
+		if len(waiters) > 0 {
+			r.wake() // nothing comes back that would have them sent
+		}
 		return
 	}
 	r.inFlight += len(records)

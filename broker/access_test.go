@@ -42,6 +42,8 @@ func TestAccessMatrix(t *testing.T) {
 		{"", "nobody token bad user badpass nopass stranger system"},
 		{"authorization { token: t0k3n }", "token"},
 		{"authorization { user: u, password: p }", "user"},
+		{"authorization { user: u }", "nopass"},
+		{"accounts { A { users: [{user: u}] } }", "nopass"},
 		{"authorization { users: [" + user + "] }", "user"},
 		{"authorization { users: [" + bcrypted + "] }", ""},
 		{"authorization { users: [{nkey: " + public + "}] }", "nkey"},

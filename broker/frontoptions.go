@@ -69,10 +69,10 @@ func (b *Broker) authConfig(o *config.Options) auth.Config {
 		TLSMap: o.TLS != nil && o.TLS.VerifyAndMap,
 	}
 	if o.Auth.User != "" {
-		c.Users = append(c.Users, auth.User{Name: o.Auth.User, Password: o.Auth.Password})
+		c.Users = append(c.Users, authUser(config.User{Name: o.Auth.User, Password: o.Auth.Password}, "", c.TLSMap))
 	}
 	for _, u := range o.Auth.Users {
-		c.Users = append(c.Users, authUser(u, ""))
+		c.Users = append(c.Users, authUser(u, "", c.TLSMap))
 	}
 	for _, a := range o.Accounts {
 		c.Accounts = append(c.Accounts, auth.Account{
@@ -82,7 +82,7 @@ func (b *Broker) authConfig(o *config.Options) auth.Config {
 			},
 		})
 		for _, u := range a.Users {
-			c.Users = append(c.Users, authUser(u, a.Name))
+			c.Users = append(c.Users, authUser(u, a.Name, c.TLSMap))
 		}
 	}
 	if o.SystemUsersOnly() {
@@ -94,7 +94,14 @@ func (b *Broker) authConfig(o *config.Options) auth.Config {
 	return c
 }
 
-func authUser(u config.User, account string) auth.User {
+// emptyPassword is the bcrypt hash of no password: nats-server lets a user without
+// one in by name alone, which auth.User can't say in plain.
+const emptyPassword = "$2a$04$3MwpgnhvwJcC7Rjng/p.le6QeWCDMovu6JnyxtD/jQm3B02ENKVAe"
+
+func authUser(u config.User, account string, mapped bool) auth.User {
+	if u.Password == "" && u.NKey == "" && !mapped {
+		u.Password = emptyPassword
+	}
 	return auth.User{
 		Name: u.Name, Password: u.Password, Nkey: u.NKey, Account: account,
 		Permissions: showPermissions(u.Permissions), ConnectionTypes: u.Connections,

@@ -280,10 +280,10 @@ func TestDurableAccounts(t *testing.T) {
 func TestAnonymous(t *testing.T) {
 	const sys = "accounts { SYS { users: [{user: s, password: s}] } }\nsystem_account: SYS\n"
 	for text, want := range map[string]bool{
-		``:                             true,
-		`authorization { timeout: 1 }`: true,
-		`authorization { token: t }`:   false,
-		`authorization { user: u }`:    false,
+		``:                                       true,
+		`authorization { timeout: 1 }`:           true,
+		`authorization { token: t }`:             false,
+		`authorization { user: u, password: p }`: false,
 		`authorization { users: [{user: u, password: p}] }`:  false,
 		`accounts { A { users: [{user: u, password: p}] } }`: false,
 		`accounts { A {} }`:                  true,
@@ -301,6 +301,13 @@ func TestAnonymous(t *testing.T) {
 		if warned := len(o.Warnings) > 0; warned != (o.SystemUsersOnly()) {
 			t.Errorf("%s: warnings %v", text, o.Warnings)
 		}
+	}
+}
+
+func TestUsersWithoutPasswordWarn(t *testing.T) {
+	o := mustParse(t, "authorization { users: [ {user: a}, {user: b, password: b} ] }")
+	if len(o.Warnings) != 1 || !strings.Contains(o.Warnings[0], `:1:27: user "a" has no password`) {
+		t.Errorf("warnings %q", o.Warnings)
 	}
 }
 

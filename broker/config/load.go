@@ -172,9 +172,12 @@ func (d *decoder) checkUsers(o *Options, fault func(place, format string, args .
 			return
 		}
 		seen[id] = cmp.Or(u.At, "the command line")
+		if u.Name != "" && u.Password == "" && u.Name != o.NoAuthUser && (o.TLS == nil || !o.TLS.VerifyAndMap) {
+			d.warnings = append(d.warnings, cmp.Or(u.At, "command line")+": user "+strconv.Quote(id)+" has no password: whoever knows the name is let in")
+		}
 	}
 	if o.Auth.User != "" {
-		add(User{Name: o.Auth.User, At: o.Auth.At})
+		add(User{Name: o.Auth.User, Password: o.Auth.Password, At: o.Auth.At})
 	}
 	for _, u := range o.Auth.Users {
 		add(u)

@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"path/filepath"
+	"runtime/debug"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -78,8 +79,10 @@ func Open(fsys disk.FS, dir string) (*Log, error) {
 	return l, nil
 }
 
-// guard turns a panic of bbolt, which is how it meets damage, into an error.
+// guard turns a panic of bbolt, which is how it meets damage, into an error; also
+// the fault of reading its memory map behind the end of a file that was cut.
 func (l *Log) guard(f func() error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if r := recover(); r != nil {
 			err = &disk.CorruptError{File: l.name, Offset: -1, Reason: fmt.Sprint(r)}

@@ -3,6 +3,7 @@ package state
 import (
 	"errors"
 	"sync"
+	"sync/atomic"
 
 	"github.com/heraldmq/herald/broker/front"
 	"github.com/heraldmq/herald/replication"
@@ -84,6 +85,7 @@ type queue struct {
 	pressed  func() bool                           // the store holds more than it can flush: publishers wait
 	stalled  func() bool                           // and can't flush at all: they are refused
 	answer   func(b *batch, result any, err error) // runs on the queue's goroutine
+	flushes  atomic.Uint64                         // that the store has told of
 	sent     chan *batch                           // in the order of their entries; never blocks, it has room for all in flight
 	finished chan struct{}
 
@@ -269,6 +271,7 @@ func (q *queue) settle() <-chan struct{} {
 // relieve looks again whether the store has room; the store calls it after each
 // flush, and when flushing stalls or goes on.
 func (q *queue) relieve() {
+	q.flushes.Add(1)
 	full := q.pressed()
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -283,6 +286,7 @@ func (q *queue) complete() {
 	for b := range q.sent {
 		<-b.proposal.Done()
 		_, result, err := b.proposal.Result()
+		flushes := q.flushes.Load()
 		full := q.pressed()
 		q.mu.Lock()
 		q.inFlight--
@@ -290,7 +294,11 @@ func (q *queue) complete() {
 			close(done)
 		}
 		b.settled = b.settled[:0]
-		q.full = full
+		// A flush that ended since pressed was asked has said something newer, and
+		// there may not be another one for long.
+		if flushes == q.flushes.Load() {
+			q.full = full
+		}
 		refused := q.refused
 		q.refused = nil
 		why := ErrBusy

@@ -250,3 +250,48 @@ func BenchmarkFanout(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkPublisherUniqueInbox is the way of a PubAck: each message to a
+// subject of its own, below an inbox with one subscriber.
+func BenchmarkPublisherUniqueInbox(b *testing.B) {
+	s := startServer(b, Options{})
+	c := connect(b, s, "")
+	c.send("SUB _INBOX.me.* 1\r\n")
+	c.sync()
+	go func() {
+		_ = discard(c.Conn.(*net.TCPConn), 1<<62)
+	}()
+	p := s.GlobalAccount().NewPublisher()
+	p.SetStall(true)
+	subjects := make([]string, 1<<16)
+	for i := range subjects {
+		subjects[i] = fmt.Sprintf("_INBOX.me.%06d", i)
+	}
+	ack := []byte(`{"stream":"bench","seq":1234567}`)
+	i := 0
+	b.ReportAllocs()
+	for b.Loop() {
+		p.Publish(subjects[i&(len(subjects)-1)], "", nil, ack)
+		if i++; i%500 == 0 {
+			p.Flush()
+		}
+	}
+}
+
+// BenchmarkManySubjects publishes to subjects from a set larger than the
+// cache of matches.
+func BenchmarkManySubjects(b *testing.B) {
+	s := startServer(b, Options{})
+	mustSubscribe(b, s.GlobalAccount(), "sensors.*.temperature", func(*Message) {})
+	p := s.GlobalAccount().NewPublisher()
+	subjects := make([]string, 20000)
+	for i := range subjects {
+		subjects[i] = fmt.Sprintf("sensors.%06d.temperature", i)
+	}
+	i := 0
+	b.ReportAllocs()
+	for b.Loop() {
+		p.Publish(subjects[i%len(subjects)], "", nil, nil)
+		i++
+	}
+}

@@ -25,22 +25,25 @@ func (st *stager) fanFor(routes []*route) *fan {
 	if len(routes) > fanTargetsMax {
 		return nil
 	}
-	key := make([]byte, 0, 8*len(routes))
-	f := &fan{headers: true}
-	for i, r := range routes {
+	var space [256]byte
+	key, headers := space[:0], true
+	for _, r := range routes {
 		if r.stage == nil || r.limited || r.track || r.sub.sid != routes[0].sub.sid || r.stage.target == st.self {
 			return nil
 		}
-		if i > 0 && r.headers != routes[0].headers {
+		if r.headers != routes[0].headers {
 			return nil
 		}
-		f.headers = f.headers && r.headers
-		f.subs = append(f.subs, r.sub)
-		f.targets = append(f.targets, r.stage.target)
+		headers = headers && r.headers
 		key = binary.LittleEndian.AppendUint64(key, r.sub.id)
 	}
 	if have := st.fans[string(key)]; have != nil {
 		return have
+	}
+	f := &fan{headers: headers}
+	for _, r := range routes {
+		f.subs = append(f.subs, r.sub)
+		f.targets = append(f.targets, r.stage.target)
 	}
 	if len(st.fans) >= matchesMax {
 		clear(st.fans)

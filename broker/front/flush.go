@@ -1,6 +1,9 @@
 package front
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // flush hands over everything staged: captures first, then deliveries to
 // others, then what the session itself is sent. A PONG staged for the session
@@ -14,12 +17,7 @@ func (st *stager) flush() {
 		return
 	}
 	inline := st.staged <= inlineBytesMax
-	for i, r := range st.counted {
-		r.sub.delivered.Add(int64(r.n))
-		r.n = 0
-		st.counted[i] = nil
-	}
-	st.counted = st.counted[:0]
+	st.settle()
 	if st.fan != nil {
 		st.pushFan(inline && len(st.fan.targets) <= inlineTargetsMax)
 	}
@@ -54,6 +52,7 @@ func (st *stager) flushSinks() {
 
 func (st *stager) pushDirty() {
 	if len(st.dirty) > 0 {
+		st.settle()
 		st.push(false)
 	}
 }
@@ -93,16 +92,19 @@ func (st *stager) pushFan(inline bool) {
 	st.fan = nil
 	size, msgs := f.spool.size, f.msgs
 	f.msgs = 0
-	for _, u := range f.subs {
-		u.delivered.Add(int64(msgs))
-	}
 	st.outMsgs += int64(msgs * len(f.targets))
 	st.outBytes += int64(size * len(f.targets))
 	st.chunks = f.spool.take(st.chunks[:0])
 	for _, c := range st.chunks {
 		c.refs.Add(int32(len(f.targets) - 1))
 	}
-	for _, t := range f.targets {
+	for i, t := range f.targets {
+		if excess := f.subs[i].settle(msgs); excess > 0 {
+			own := st.cut(slices.Clone(st.chunks), f.subs[i].sid, excess)
+			left := own.size
+			t.out.push(own.take(nil), left, msgs-excess)
+			continue
+		}
 		st.handOver(t, st.chunks, size, msgs, inline)
 	}
 	clear(st.chunks)
@@ -122,37 +124,42 @@ func (st *stager) handOver(t *session, chunks []*chunk, size, msgs int, inline b
 // as they are moving. One that took nothing during a whole wait is not waited
 // for again until it does: it is left to be cut off.
 func (st *stager) waitForSlow() {
-	slow := st.slow
+	if !st.srv.opts().NoFastProducerStall {
+		deadline := time.Now().Add(stallTotalMax)
+		for _, t := range st.slow {
+			if t.stuckAt.Load() == t.out.written.Load()+1 {
+				continue
+			}
+			for st.waitRoom(t) && time.Now().Before(deadline) {
+			}
+		}
+	}
+	clear(st.slow)
 	st.slow = st.slow[:0]
-	if st.srv.opts().NoFastProducerStall {
-		return
+}
+
+// waitRoom waits for one receiver, and tells whether to go on waiting: it has
+// no room yet, but is taking its bytes.
+func (st *stager) waitRoom(t *session) bool {
+	before := t.out.written.Load()
+	room := t.out.waitRoom()
+	if room == nil {
+		return false
 	}
-	var timer *time.Timer
-	for i, t := range slow {
-		slow[i] = nil
-		written := t.out.written.Load()
-		if t.stuckAt.Load() == written+1 {
-			continue
-		}
-		room := t.out.waitRoom()
-		if room == nil {
-			continue
-		}
-		if timer == nil {
-			timer = time.NewTimer(stallMax)
-			defer timer.Stop()
-			st.srv.stalled.Add(1)
-			if st.self != nil {
-				st.self.stalls.Add(1)
-			}
-		}
-		select {
-		case <-room:
-		case <-timer.C:
-			if t.out.written.Load() == written {
-				t.stuckAt.Store(written + 1)
-			}
-			return
-		}
+	st.srv.stalled.Add(1)
+	if st.self != nil {
+		st.self.stalls.Add(1)
 	}
+	timer := time.NewTimer(stallMax)
+	defer timer.Stop()
+	select {
+	case <-room:
+		return false
+	case <-timer.C:
+	}
+	taken := t.out.written.Load() - before
+	if taken == 0 {
+		t.stuckAt.Store(before + 1)
+	}
+	return taken >= stallBytesMin
 }

@@ -2,6 +2,7 @@ package front
 
 import (
 	"strings"
+	"unsafe"
 
 	"github.com/heraldmq/herald/topics/interest"
 	"github.com/heraldmq/herald/topics/subject"
@@ -60,6 +61,7 @@ type matcher struct {
 	prefix map[string]*match
 	seen   *[seenSlots]uint32
 	values []*sub // scratch
+	once   match  // of a subject met for the first time; made anew for each
 }
 
 func (mt *matcher) init(a *Account, st *stager, s *session) {
@@ -86,16 +88,18 @@ func (mt *matcher) find(subj []byte) *match {
 	if m := mt.byPrefix(subj); m != nil {
 		return m
 	}
-	m := mt.build(string(subj))
-	if mt.again(subj) {
-		if mt.exact == nil {
-			mt.exact = map[string]*match{}
-		} else if len(mt.exact) >= matchesMax {
-			clear(mt.exact)
-		}
-		mt.exact[m.subject] = m
-		mt.last = m
+	// A handler that answers may be using the match for subjects met once.
+	if !mt.again(subj) && mt.st.depth == 0 {
+		return mt.buildOnce(subj)
 	}
+	m := mt.build(string(subj))
+	if mt.exact == nil {
+		mt.exact = map[string]*match{}
+	} else if len(mt.exact) >= matchesMax {
+		clear(mt.exact)
+	}
+	mt.exact[m.subject] = m
+	mt.last = m
 	return m
 }
 
@@ -163,17 +167,42 @@ func plainToken(b []byte) bool {
 
 func (mt *matcher) build(s string) *match {
 	m := &match{stamp: mt.account.index.Stamp(s), subject: s, exact: true}
-	m.denied = mt.sess != nil && !mt.sess.rules().Publish(s)
-	if m.denied {
-		return m
-	}
-	mt.values = mt.account.index.Match(s, mt.values[:0])
-	mt.fill(m)
+	mt.match(m)
 	return m
 }
 
+// buildOnce is build for a subject that may never come again: nothing is kept,
+// so nothing is allocated where only handlers and topics listen.
+func (mt *matcher) buildOnce(subj []byte) *match {
+	m := &mt.once
+	*m = match{
+		subject: unsafe.String(unsafe.SliceData(subj), len(subj)), // for this call only
+		plain:   m.plain[:0], groups: m.groups[:0], handlers: m.handlers[:0], captures: m.captures[:0],
+	}
+	mt.match(m)
+	m.subject = ""
+	return m
+}
+
+func (mt *matcher) match(m *match) {
+	m.denied = mt.sess != nil && !mt.sess.rules().Publish(m.subject)
+	// A subject with an empty token is nobody's, not even that of "*".
+	if !m.denied && !emptyToken(m.subject) {
+		mt.values = mt.account.index.Match(m.subject, mt.values[:0])
+		mt.fill(m)
+	}
+}
+
+func emptyToken(s string) bool {
+	return s == "" || s[0] == '.' || s[len(s)-1] == '.' || strings.Contains(s, "..")
+}
+
+// buildPrefix makes the match of all subjects that are p and one more token.
 func (mt *matcher) buildPrefix(p string) *match {
 	m := &match{stamp: mt.account.index.Stamp(p)}
+	if emptyToken(p) {
+		return m
+	}
 	var ok bool
 	if mt.values, ok = mt.account.index.MatchPrefix(p, mt.values[:0]); !ok {
 		m.mixed = true
@@ -194,7 +223,7 @@ func (mt *matcher) fill(m *match) {
 	var queues map[string]int
 	for _, u := range mt.values {
 		switch {
-		case u.closed.Load() || m.exact && !u.wants(m.subject):
+		case u.closed.Load() || m.subject != "" && !u.wants(m.subject):
 			continue
 		case u.topic != nil:
 			m.addCapture(u.topic)

@@ -103,3 +103,80 @@ func TestSecondInfoComesAfterPong(t *testing.T) {
 	c.send("CONNECT {\"verbose\":false,\"protocol\":1}\r\nPING\r\n")
 	c.expect("PONG", "INFO {")
 }
+
+func TestEmptyTokensAreNobodys(t *testing.T) {
+	s := startServer(t, Options{})
+	r := &recorder{}
+	s.GlobalAccount().AddTopic(1, 1, []string{"a.>", "*"}, r)
+	c := connect(t, s, "")
+	c.send("SUB > 1\r\nSUB a.*.b 2\r\n")
+	for _, subj := range []string{"a..b", ".a", "a.", "."} {
+		for range 3 {
+			c.send("PUB %s 0\r\n\r\n", subj)
+		}
+	}
+	c.sync()
+	if got := r.list(); len(got) != 0 {
+		t.Fatalf("captured %q", got)
+	}
+}
+
+// TestAutoUnsubscribeIsExact sets limits while a publisher is in the middle of
+// a batch, for one receiver and for several that share their bytes.
+func TestAutoUnsubscribeIsExact(t *testing.T) {
+	for _, receivers := range []int{1, 3} {
+		s := startServer(t, Options{})
+		p := s.GlobalAccount().NewPublisher()
+		var conns []*rawConn
+		for range receivers {
+			c := connect(t, s, "")
+			c.send("SUB foo 1\r\n")
+			c.sync()
+			conns = append(conns, c)
+		}
+		publish := func(n int) {
+			for range n {
+				p.Publish("foo", "", nil, []byte("x"))
+			}
+		}
+		publish(10)
+		p.Flush()
+		publish(10) // staged
+		for i, c := range conns {
+			c.send("UNSUB 1 %d\r\n", 15+i)
+			c.send("PING\r\n")
+			for range 10 {
+				c.expect("MSG foo 1 1", "x")
+			}
+			c.expect("PONG")
+		}
+		publish(10)
+		p.Flush()
+		for i, c := range conns {
+			for range 5 + i {
+				c.expect("MSG foo 1 1", "x")
+			}
+			c.sync()
+			if got := s.Connections(ConnOpen, false)[i].Subscriptions; got != 0 {
+				t.Fatalf("%d subscriptions are left", got)
+			}
+		}
+		if s.GlobalAccount().HasInterest("foo") {
+			t.Fatal("interest is left")
+		}
+	}
+}
+
+func TestCutLeavesOtherOperations(t *testing.T) {
+	s := startServer(t, Options{})
+	var st stager
+	st.init(s, s.GlobalAccount(), nil)
+	var sp spool
+	for _, op := range []string{"MSG a 1 1\r\nx\r\n", "PONG\r\n", "HMSG a 1 r 12 13\r\nNATS/1.0\r\n\r\ny\r\n", "MSG a 12 7\r\nMSG a 1\r\n", "-ERR 'x'\r\n", "MSG b 1 0\r\n\r\n"} {
+		sp.append2(&s.chunks, []byte(op), nil)
+	}
+	out := st.cut(sp.take(nil), "1", 2)
+	if got, want := string(out.cur.buf), "MSG a 1 1\r\nx\r\nPONG\r\nMSG a 12 7\r\nMSG a 1\r\n-ERR 'x'\r\n"; got != want {
+		t.Fatalf("got %q, want %q", got, want)
+	}
+}

@@ -19,8 +19,12 @@ const (
 	fanTargetsMax = 1024
 	// respondDepthMax bounds how far handlers may answer handlers.
 	respondDepthMax = 8
-	// stallMax bounds how long a batch is held back for slow receivers.
-	stallMax = 100 * time.Millisecond
+	// stallMax bounds how long a batch is held back for a slow receiver; one
+	// that takes stallBytesMin in that time is waited for again, up to
+	// stallTotalMax for all.
+	stallMax      = 100 * time.Millisecond
+	stallBytesMin = 64 << 10
+	stallTotalMax = time.Second
 	// shareMin is from which size on the bytes of one message are shared by
 	// its receivers rather than copied for each.
 	shareMin = 8 << 10

@@ -259,8 +259,6 @@ func (w *world) HasInterest(s string) bool {
 	return w.interest[s]
 }
 
-func (w *world) QueueInterest(s, q string) bool { return w.HasInterest(s + " " + q) }
-
 func (w *world) WatchInterest(s string, f func(bool)) func() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -111,7 +111,7 @@ func (r *reader) refuse(w *wireRequest, now topics.Nanos) []byte {
 	}
 	if p := &r.pull; p.policy == priorityPinned && w.ID != "" {
 		if w.ID != p.pin.id {
-			return statusPinMismatch
+			return pendingStatus(textWrongPin, w.Batch, w.MaxBytes)
 		}
 		p.pin.used = now
 	}
@@ -134,7 +134,7 @@ func (r *reader) refuseGroup(w *wireRequest) string {
 		return "Not a Overflow Priority consumer"
 	case w.ID != "" && policy != priorityPinned:
 		return "Not a Pinned Client Priority consumer"
-	case policy == priorityNone:
+	case policy == priorityNone || w.bare:
 		return ""
 	case w.Group == "":
 		return "Priority Group missing"
@@ -229,15 +229,11 @@ func (r *reader) dry() {
 	q := &r.pull.waiting
 	for i := 0; i < q.len(); {
 		o := q.list[i]
-		switch {
-		case !o.noWait || o.sent == 0 && o.expires > 0:
+		if !o.noWait || o.sent == 0 && o.expires > 0 {
 			i++
 			continue
-		case o.expires == 0:
-			r.say(o.reply, statusNoMessages)
-		default:
-			r.say(o.reply, pendingStatus(textTimeout, o.left, o.bytes))
 		}
+		r.say(o.reply, statusNoMessages)
 		q.remove(i)
 	}
 }

@@ -67,7 +67,7 @@ func TestPullStatuses(t *testing.T) {
 			[]string{"409 Exceeded MaxRequestExpires of 1s"}},
 		{"bytes cap", topics.ConsumerConfig{MaxRequestMaxBytes: 5}, 1, `{"max_bytes":6}`, 0, []string{"409 Exceeded MaxRequestMaxBytes of 5"}},
 		{"push based", topics.ConsumerConfig{DeliverSubject: "d"}, 1, "", 0, []string{"409 Consumer is push based"}},
-		{"group missing", topics.ConsumerConfig{PriorityGroups: []string{"g"}, PriorityPolicy: "overflow"}, 1, "", 0,
+		{"group missing", topics.ConsumerConfig{PriorityGroups: []string{"g"}, PriorityPolicy: "overflow"}, 1, `{"batch":1}`, 0,
 			[]string{"400 Bad Request - Priority Group missing"}},
 		{"group unknown", topics.ConsumerConfig{PriorityGroups: []string{"g"}, PriorityPolicy: "overflow"}, 1, `{"group":"h"}`, 0,
 			[]string{"400 Bad Request - Invalid Priority Group"}},
@@ -153,6 +153,11 @@ func TestAcknowledgements(t *testing.T) {
 		if c := w.topic.Consumer("c"); c.AckFloor().Stream != 1 || c.Delivered().Stream != 4 {
 			t.Errorf("a double ack was answered before it was applied: floor %+v delivered %+v", c.AckFloor(), c.Delivered())
 		}
+		w.ack(m[0], "+ACK", "sync")
+		w.want("sync", "") // once more: there is nothing to record
+		time.Sleep(time.Second)
+		w.ack(m[0], "what?", "sync")
+		w.want("sync", "")
 		w.ack(m[1], "-NAK", "")
 		got := w.want("in", "m2")
 		if !strings.HasPrefix(got[0].reply, "$JS.ACK.S.c.2.2.5.") {

@@ -44,22 +44,18 @@ func (p *pushState) configure(cfg *topics.ConsumerConfig) {
 	p.rate = int64(cfg.RateLimit / 8)
 }
 
-// checkInterest finds out whether somebody listens to the deliver subject.
+// checkInterest finds out whether somebody listens to the deliver subject. With a
+// deliver_group any subscriber counts too, as with nats-server: the group shares
+// what is sent, others get all of it.
 func (r *reader) checkInterest(now topics.Nanos) {
 	r.mu.Lock()
-	subject, group := r.cfg.DeliverSubject, r.cfg.DeliverGroup
+	subject := r.cfg.DeliverSubject
 	r.mu.Unlock()
 	if subject == "" {
 		return
 	}
-	bound := false
-	if a := r.e.o.Account(r.topic.account); a != nil {
-		if group != "" {
-			bound = a.QueueInterest(subject, group)
-		} else {
-			bound = a.HasInterest(subject)
-		}
-	}
+	a := r.e.o.Account(r.topic.account)
+	bound := a != nil && a.HasInterest(subject)
 	r.mu.Lock()
 	p := &r.push
 	if bound != p.bound {

@@ -36,17 +36,6 @@ func TestPushFollowsInterest(t *testing.T) {
 	})
 }
 
-func TestPushDeliverGroup(t *testing.T) {
-	simulate(t, func(t *testing.T, w *world) {
-		w.publish("a")
-		w.consumer("c", topics.ConsumerConfig{DeliverSubject: "d", DeliverGroup: "g"})
-		w.listen("d", true) // not of the group
-		w.want("d")
-		w.listen("d g", true)
-		w.want("d", "m1")
-	})
-}
-
 func TestPushHeartbeats(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.consumer("c", topics.ConsumerConfig{DeliverSubject: "d", Heartbeat: time.Second, AckPolicy: topics.AckNone})
@@ -303,7 +292,7 @@ func TestPinnedClient(t *testing.T) {
 		}
 		w.want("in.2")
 		w.pull("c", "in.3", `{"group":"g","id":"wrong"}`)
-		w.want("in.3", "423 Nats-Pin-Id mismatch")
+		w.want("in.3", "423 Nats-Wrong-Pin-Id")
 		w.pull("c", "in.1", fmt.Sprintf(`{"group":"g","id":%q,"batch":5,"expires":100000000000}`, pin))
 		w.want("in.1", "m3")
 		if !w.e.Unpin(7, "c", "g") {

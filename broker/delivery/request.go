@@ -43,6 +43,7 @@ type wireRequest struct {
 	MinAckPending int64         `json:"min_ack_pending"`
 	ID            string        `json:"id"`
 	Priority      int           `json:"priority"`
+	bare          bool          // not JSON: a number, or nothing
 }
 
 var (
@@ -60,7 +61,7 @@ func parseRequest(body []byte) (w wireRequest, err error) {
 		if err != nil {
 			n = 1
 		}
-		return wireRequest{Batch: max(n, 1)}, nil
+		return wireRequest{Batch: max(n, 1), bare: true}, nil
 	}
 	if !w.parseFlat(body) {
 		w = wireRequest{}

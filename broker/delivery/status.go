@@ -17,7 +17,6 @@ var (
 	statusLeadership      = []byte("NATS/1.0 409 Leadership Change\r\n\r\n")
 	statusShutdown        = []byte("NATS/1.0 409 Server Shutdown\r\n\r\n")
 	statusAPILevel        = []byte("NATS/1.0 412 Required Api Level\r\n\r\n")
-	statusPinMismatch     = []byte("NATS/1.0 423 Nats-Pin-Id mismatch\r\n\r\n")
 	statusFlowControl     = []byte("NATS/1.0 100 FlowControl Request\r\n\r\n")
 )
 

@@ -1,8 +1,10 @@
 package front
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/heraldmq/herald/broker/auth"
 	"github.com/heraldmq/herald/broker/wire"
@@ -45,11 +47,35 @@ func (s *Server) Reload(o Options) error {
 	for _, c := range open {
 		s.recheck(c)
 	}
+	s.shed(open)
 	for _, acc := range gone {
 		s.log.Info("account dropped by reload", "account", acc.name)
 	}
 	s.tellInfo()
 	return nil
+}
+
+// shed closes the newest sessions of those that are more than the limits in
+// force let in.
+func (s *Server) shed(open []*session) {
+	slices.SortFunc(open, func(a, b *session) int { return cmp.Compare(a.id, b.id) })
+	most, total := s.opts().MaxConnections, 0
+	perAccount := map[*Account]int{}
+	for _, c := range open {
+		a := c.acct.Load()
+		if a == nil || a.gone.Load() {
+			continue
+		}
+		total++
+		perAccount[a]++
+		limit := a.Limits().MaxConnections
+		switch {
+		case most > 0 && total > most:
+			c.kick(wire.TextMaxConnections, ReasonMaxConnections)
+		case limit > 0 && perAccount[a] > limit:
+			c.kick(wire.TextMaxAccountConns, ReasonMaxAccountConns)
+		}
+	}
 }
 
 // recheck holds a session to the configuration in force: closed when it would

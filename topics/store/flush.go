@@ -27,7 +27,8 @@ type flusher struct {
 	requests chan chan error
 	stop     chan struct{}
 	done     chan struct{}
-	err      error // why it ended; read after done
+	err      error        // why it ended; read after done
+	fault    func() error // for tests: fails a write
 }
 
 // retryEvery is how long a flush that found no space waits before it tries
@@ -152,6 +153,11 @@ func (c *cut) giveUpCompaction(s *Store) {
 // called again after an error it goes on with what is not done yet.
 func (f *flusher) write(c *cut) (err error) {
 	s := f.s
+	if f.fault != nil {
+		if err := f.fault(); err != nil {
+			return err
+		}
+	}
 	if !c.committed {
 		if c.file, err = f.writeMessages(c); err != nil {
 			return err
@@ -405,6 +411,7 @@ func (s *Store) install(c *cut) {
 	s.savedIndex = c.applied
 	s.savedSlot = c.base + uint64(len(c.slots))
 	s.unsaved -= c.bytes
+	s.urged = false // the flusher was urged while unsaved still counted what is written now
 	for _, d := range c.drop {
 		delete(s.files, d.Number())
 	}

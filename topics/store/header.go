@@ -26,6 +26,8 @@ type headers struct {
 	counterSources  string
 	source          string
 	schedule        string
+	scheduler       string
+	scheduleNext    string
 
 	expectedLast        topics.Sequence
 	expectedLastSubject topics.Sequence
@@ -78,6 +80,10 @@ func (h *headers) set(key, value string) {
 		field = &h.source
 	case "Nats-Schedule":
 		field = &h.schedule
+	case "Nats-Scheduler":
+		field = &h.scheduler
+	case "Nats-Schedule-Next":
+		field = &h.scheduleNext
 	case "Nats-Expected-Last-Sequence":
 		if !h.hasLast {
 			h.expectedLast, h.hasLast = parseSequence(value), true

@@ -41,6 +41,9 @@ func Open(o Options) (*Store, error) {
 		return nil, err
 	}
 	next, err := s.load(db)
+	if err == nil {
+		err = db.writable()
+	}
 	if err != nil {
 		return nil, errors.Join(err, s.closeFiles(), db.close())
 	}
@@ -81,6 +84,8 @@ func (s *Store) closeFiles() error {
 // file.
 func (s *Store) load(db *stateDB) (next uint64, err error) {
 	var listed map[uint64]int64
+	s.records = make(map[topics.TopicID]topicRecord)
+	defer func() { s.records = nil }()
 	err = db.guard(func() error {
 		return db.db.View(func(tx *bolt.Tx) (err error) {
 			if s.applied, err = db.state(tx); err != nil || tx.Bucket(bucketMeta) == nil {
@@ -101,6 +106,11 @@ func (s *Store) load(db *stateDB) (next uint64, err error) {
 		return 0, err
 	}
 	s.savedIndex = s.applied
+	for id, t := range s.topics {
+		if r := s.records[id]; !t.agrees(&r) && s.damaged[id] == nil {
+			s.damaged[id] = &CorruptError{File: db.path, Reason: fmt.Sprintf("parts of topic %d are missing", id)}
+		}
+	}
 	for id, err := range s.damaged {
 		delete(s.topics, id)
 		s.o.Log.Error("a topic's state is damaged; the topic is refused", "topic", id, "err", err)
@@ -165,13 +175,25 @@ func (s *Store) loadTopics(db *stateDB, tx *bolt.Tx) error {
 			t.members = newConsumers()
 			t.members.lastID = r.lastConsumer
 		}
-		if r.idsGone > 0 {
+		if r.idsEnd > 0 {
 			t.dedupe = newDedupe()
 			t.dedupe.gone, t.dedupe.saved = r.idsGone, r.idsGone
 		}
-		s.topics[t.id] = t
+		s.topics[t.id], s.records[t.id] = t, r
 		return true
 	})
+}
+
+// agrees tells whether what was loaded of a topic is as much as was written.
+func (t *Topic) agrees(r *topicRecord) bool {
+	consumers, end := uint64(0), uint64(0)
+	if t.members != nil {
+		consumers = uint64(len(t.members.byID))
+	}
+	if d := t.dedupe; d != nil {
+		end = d.saved
+	}
+	return t.messages+t.dead.total == uint64(t.last+1-t.first) && consumers == r.consumers && end == r.idsEnd
 }
 
 func (s *Store) loadDead(db *stateDB, tx *bolt.Tx) error {

@@ -79,7 +79,7 @@ func (t *Topic) publishHeaders(off int, p *topics.Publish) topics.PublishResult 
 		}
 		changed = true
 	}
-	if h.schedule != "" && h.rollup == "" {
+	if h.schedule != "" && h.rollup == "" && t.cfg.AllowMsgSchedules {
 		h.rollup, changed = "sub", true
 		p.Header = withHeader(p.Header, "Nats-Rollup", "sub")
 	}
@@ -106,6 +106,7 @@ func (t *Topic) settle(p *topics.Publish, h *headers, seq topics.Sequence, ttl t
 	if h.msgID != "" {
 		t.remember(t.lastMsgID, seq)
 	}
+	t.endSchedule(h)
 	keep := uint64(1)
 	if !t.alive(seq) {
 		keep = 0
@@ -144,8 +145,10 @@ func (t *Topic) check(p *topics.Publish, h *headers) (ttl topics.Nanos, fault *t
 	if fault = t.checkExpected(p, h); fault != nil {
 		return 0, fault
 	}
-	if h.schedule != "" && !t.cfg.AllowMsgSchedules && !sourced {
-		return 0, faultSchedules
+	if !sourced {
+		if fault = t.checkSchedule(p, h); fault != nil {
+			return 0, fault
+		}
 	}
 	if h.source != "" && !sourced {
 		return 0, faultSourceHeader

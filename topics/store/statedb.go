@@ -10,6 +10,7 @@ import (
 	"time"
 
 	bolt "go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
 
 	"github.com/heraldmq/herald/topics"
 	"github.com/heraldmq/herald/topics/datafile"
@@ -18,7 +19,8 @@ import (
 // The buckets of state.db. Numbers in keys are big-endian; every value ends with
 // the CRC-32C of its key and the rest of it.
 //
-//	meta       "state" → version u8, generation u64, applied index u64
+//	meta       "state" → version u8, generation u64, applied index u64, and the
+//	           census of files and topics: the number of keys and their sum, u64 each
 //	files      file number → length u64
 //	topics     topic → see topicRecord
 //	dead       topic, block → see appendDead
@@ -36,7 +38,27 @@ var (
 	keyState = []byte("state")
 )
 
-const stateVersion = 1
+const (
+	stateVersion = 1
+	stateSize    = 17 + 32
+)
+
+// appendCensus appends the number of files and topics and the sums of their keys.
+func appendCensus(dst []byte, tx *bolt.Tx) []byte {
+	for _, name := range [][]byte{bucketFiles, bucketTopics} {
+		var n, sum uint64
+		c := tx.Bucket(name).Cursor()
+		for k, _ := c.First(); k != nil; k, _ = c.Next() {
+			n++
+			for _, b := range k {
+				sum = sum*31 + uint64(b)
+			}
+		}
+		dst = binary.LittleEndian.AppendUint64(dst, n)
+		dst = binary.LittleEndian.AppendUint64(dst, sum)
+	}
+	return dst
+}
 
 // stateDB is the file of everything but messages. It notices that it went back
 // in time: each commit raises the generation, and a marker file of its own, synced
@@ -48,21 +70,40 @@ type stateDB struct {
 	generation uint64
 }
 
+// openStateDB opens the state.db of a folder for reading, so that all of it can
+// be looked at, by guard, before bbolt follows its pages on goroutines of its
+// own: a fault there could not be caught. writable then opens it for good.
 func openStateDB(dir string) (*stateDB, error) {
 	d := &stateDB{path: filepath.Join(dir, "state.db"), marker: filepath.Join(dir, "generation")}
-	if err := d.open(); err != nil {
-		return nil, err
+	if st, err := os.Stat(d.path); err == nil && st.Size() > 0 {
+		return d, d.open(true)
 	}
-	return d, nil
+	if marked, err := d.readMarker(); err != nil {
+		return nil, err
+	} else if marked > 0 {
+		return nil, &CorruptError{File: d.path, Reason: fmt.Sprintf("the file is gone or empty, and generation %d was committed", marked)}
+	}
+	return d, d.open(false)
 }
 
-func (d *stateDB) open() error {
+// writable opens the file for writing, once it was read and found whole.
+func (d *stateDB) writable() error {
+	if !d.db.IsReadOnly() {
+		return nil
+	}
+	if err := d.close(); err != nil {
+		return fmt.Errorf("close %s to open it for writing: %w", d.path, err)
+	}
+	return d.open(false)
+}
+
+func (d *stateDB) open(readOnly bool) error {
 	return d.guard(func() error {
 		db, err := bolt.Open(d.path, 0o600, &bolt.Options{
-			Timeout: time.Second, NoFreelistSync: true, FreelistType: bolt.FreelistMapType,
+			Timeout: time.Second, ReadOnly: readOnly, NoFreelistSync: true, FreelistType: bolt.FreelistMapType,
 		})
 		if err != nil {
-			if errors.Is(err, os.ErrPermission) || errors.Is(err, bolt.ErrTimeout) {
+			if errors.Is(err, os.ErrPermission) || errors.Is(err, bolterrors.ErrTimeout) || noSpace(err) {
 				return fmt.Errorf("open %s: %w", d.path, err)
 			}
 			return &CorruptError{File: d.path, Reason: err.Error()}
@@ -123,8 +164,11 @@ func (d *stateDB) state(tx *bolt.Tx) (applied topics.Index, err error) {
 	if b := tx.Bucket(bucketMeta); b != nil {
 		if v := b.Get(keyState); v != nil {
 			var ok bool
-			if value, ok = unseal(keyState, v); !ok || len(value) != 17 || value[0] != stateVersion {
+			if value, ok = unseal(keyState, v); !ok || len(value) != stateSize || value[0] != stateVersion {
 				return 0, d.corrupt(bucketMeta, keyState, "checksum or version")
+			}
+			if string(appendCensus(nil, tx)) != string(value[17:]) {
+				return 0, &CorruptError{File: d.path, Reason: "the keys of the files or topics are not those that were written"}
 			}
 			d.generation = binary.LittleEndian.Uint64(value[1:])
 			applied = topics.Index(binary.LittleEndian.Uint64(value[9:]))
@@ -194,12 +238,13 @@ func (d *stateDB) commit(applied topics.Index, write func(tx *bolt.Tx) error) er
 					return err
 				}
 			}
-			v := binary.LittleEndian.AppendUint64([]byte{stateVersion}, next)
-			v = binary.LittleEndian.AppendUint64(v, uint64(applied))
-			if err := tx.Bucket(bucketMeta).Put(keyState, sealed(keyState, v)); err != nil {
+			if err := write(tx); err != nil {
 				return err
 			}
-			return write(tx)
+			v := binary.LittleEndian.AppendUint64([]byte{stateVersion}, next)
+			v = binary.LittleEndian.AppendUint64(v, uint64(applied))
+			v = appendCensus(v, tx)
+			return tx.Bucket(bucketMeta).Put(keyState, sealed(keyState, v))
 		})
 	})
 	if err == nil {
@@ -215,7 +260,7 @@ func (d *stateDB) commit(applied topics.Index, write func(tx *bolt.Tx) error) er
 
 func (d *stateDB) reopen() error {
 	err := d.guard(d.db.Close)
-	if e := d.open(); e != nil {
+	if e := d.open(false); e != nil {
 		return errors.Join(err, e)
 	}
 	return errors.Join(err, d.guard(func() error {

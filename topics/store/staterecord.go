@@ -10,7 +10,8 @@ import (
 )
 
 // topicRecord is what state.db holds of a topic beside its messages, its dead,
-// its message ids and its consumers.
+// its message ids and its consumers; of those it says how many there must be, for
+// a key that is damaged looks like one of another topic.
 type topicRecord struct {
 	account      string
 	created      topics.Nanos
@@ -23,6 +24,8 @@ type topicRecord struct {
 	lastMsgID    string
 	lastConsumer topics.ConsumerID
 	idsGone      uint64 // ordinals below are past the window
+	idsEnd       uint64 // ordinals from here on were not given yet
+	consumers    uint64 // how many there are
 }
 
 func (t *Topic) record() topicRecord {
@@ -31,10 +34,10 @@ func (t *Topic) record() topicRecord {
 		first: t.first, last: t.last, firstTime: t.firstTime, lastTime: t.lastTime, lastMsgID: t.lastMsgID,
 	}
 	if t.members != nil {
-		r.lastConsumer = t.members.lastID
+		r.lastConsumer, r.consumers = t.members.lastID, uint64(len(t.members.byID))
 	}
-	if t.dedupe != nil {
-		r.idsGone = t.dedupe.gone
+	if d := t.dedupe; d != nil {
+		r.idsGone, r.idsEnd = d.gone, d.gone+uint64(len(d.queue)-d.head)
 	}
 	return r
 }
@@ -49,7 +52,7 @@ func (r *topicRecord) append(dst []byte) ([]byte, error) {
 	dst = append(dst, topicRecordVersion)
 	for _, v := range []uint64{
 		uint64(r.created), r.messages, r.bytes, uint64(r.first), uint64(r.last), uint64(r.firstTime),
-		uint64(r.lastTime), uint64(r.lastConsumer), r.idsGone,
+		uint64(r.lastTime), uint64(r.lastConsumer), r.idsGone, r.idsEnd, r.consumers,
 	} {
 		dst = binary.AppendUvarint(dst, v)
 	}
@@ -100,6 +103,7 @@ func decodeTopicRecord(b []byte) (r topicRecord, ok bool) {
 	r.first, r.last = topics.Sequence(in.uvarint()), topics.Sequence(in.uvarint())
 	r.firstTime, r.lastTime = topics.Nanos(in.uvarint()), topics.Nanos(in.uvarint())
 	r.lastConsumer, r.idsGone = topics.ConsumerID(in.uvarint()), in.uvarint()
+	r.idsEnd, r.consumers = in.uvarint(), in.uvarint()
 	r.account, r.lastMsgID = in.text(), in.text()
 	cfg := in.text()
 	r.cfg = new(topics.Config)

@@ -81,6 +81,7 @@ type Store struct {
 	damaged    map[topics.TopicID]error // topics whose state could not be read
 
 	flusher *flusher
+	records map[topics.TopicID]topicRecord // while the store is opened
 
 	cache *blockCache
 

@@ -62,10 +62,9 @@ func Open(fsys disk.FS, dir string) (*Log, error) {
 	err := l.guard(func() (err error) {
 		l.bolt, err = raftboltdb.New(raftboltdb.Options{
 			Path: l.name,
-			BoltOptions: &bbolt.Options{
-				Timeout: time.Second, FreelistType: bbolt.FreelistMapType,
-				NoFreelistSync: true, InitialMmapSize: 16 << 20,
-			},
+			// The free list is written out: without it, opening scans the file on
+			// another goroutine, where a panic can't be caught.
+			BoltOptions:             &bbolt.Options{Timeout: time.Second, FreelistType: bbolt.FreelistMapType},
 			MsgpackUseNewTimeFormat: true,
 		})
 		return err

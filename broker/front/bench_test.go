@@ -295,3 +295,31 @@ func BenchmarkManySubjects(b *testing.B) {
 		i++
 	}
 }
+
+// BenchmarkOneAtATime is the latency of a single message, from a publisher to
+// a subscriber on another connection.
+func BenchmarkOneAtATime(b *testing.B) {
+	for name, start := range map[string]func(*testing.B) *benchServer{"herald": startHerald, "nats-server": startPeer} {
+		b.Run(name, func(b *testing.B) {
+			p := start(b)
+			sub := benchDial(b, p.addr, "SUB one 1\r\n")
+			defer sub.Close()
+			pub := benchDial(b, p.addr, "")
+			defer pub.Close()
+			line := []byte("PUB one 128\r\n" + strings.Repeat("x", benchBody) + "\r\n")
+			buf := make([]byte, 4096)
+			for b.Loop() {
+				if _, err := pub.Write(line); err != nil {
+					b.Fatal(err)
+				}
+				for n := 0; n < len(line)+2; {
+					k, err := sub.Read(buf)
+					if err != nil {
+						b.Fatal(err)
+					}
+					n += k
+				}
+			}
+		})
+	}
+}

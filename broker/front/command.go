@@ -1,6 +1,7 @@
 package front
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -79,6 +80,9 @@ func (s *session) publish(c *outgoing) bool {
 	if c.Verb == wire.HPub && (!s.connect.Headers || s.srv.opts().NoHeaders) {
 		return s.fail("", ReasonProtocol)
 	}
+	if len(c.Header) > 0 && bytes.Contains(c.Header, requestInfo) {
+		s.dropRequestInfo(c)
+	}
 	m := s.mt.find(c.Subject)
 	if s.connect.Pedantic && !validPublish(string(c.Subject)) {
 		s.sendErr(wire.TextInvalidPublish)
@@ -106,6 +110,15 @@ func (s *session) publish(c *outgoing) bool {
 		s.noResponders(&c.Command)
 	}
 	return true
+}
+
+// requestInfo is the header by which servers tell a service who asks. From a
+// client it would be a forgery.
+var requestInfo = []byte("Nats-Request-Info")
+
+func (s *session) dropRequestInfo(c *outgoing) {
+	c.Header = wire.HeaderRemove(c.Header, func(k []byte) bool { return bytes.EqualFold(k, requestInfo) })
+	c.Tail = nil // to be written anew
 }
 
 // denied tells the client about a permission and, as clients rely on, keeps

@@ -283,3 +283,34 @@ func TestKickAndLDM(t *testing.T) {
 		return len(closed) == 1 && closed[0].Reason == ReasonKicked
 	})
 }
+
+func TestForgedIdentityIsStripped(t *testing.T) {
+	s := startServer(t, Options{})
+	c := connect(t, s, `"headers":true`)
+	c.send("SUB foo 1\r\n")
+	c.send("HPUB foo 40 41\r\nNATS/1.0\r\nNats-Request-Info: {}\r\nA: \r\n\r\nx\r\n")
+	c.expect("HMSG foo 1 17 18", "NATS/1.0", "A:", "", "x")
+	c.send("HPUB foo 35 36\r\nNATS/1.0\r\nNats-Request-Info: {}\r\n\r\nx\r\n")
+	c.expect("MSG foo 1 1", "x")
+}
+
+// TestMemoryBeforeLogin: what a stranger sends isn't kept beyond a line.
+func TestMemoryBeforeLogin(t *testing.T) {
+	s := startServer(t, Options{MaxPayload: 8 << 20, Auth: auth.Config{Users: []auth.User{{Name: "u", Password: "p"}}, Timeout: time.Minute}})
+	for _, send := range []string{"CONNECT {", "PUB a 8000000\r\n", "SUB "} {
+		c := dial(t, s)
+		c.send("%s", send)
+		chunk := []byte(strings.Repeat("x", 64<<10))
+		sent := 0
+		for sent < 16<<20 {
+			n, err := c.Write(chunk)
+			sent += n
+			if err != nil {
+				break
+			}
+		}
+		if sent >= 16<<20 {
+			t.Errorf("%q and %d bytes were taken", send, sent)
+		}
+	}
+}

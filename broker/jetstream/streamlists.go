@@ -59,12 +59,14 @@ func (r *request) accountInfo() (any, error) {
 		return nil, jsapi.ErrNotEnabledForAccount
 	}
 	u := r.api.s.o.State.Usage(r.api.name)
+	stats := r.api.stats()
+	stats.Inflight-- // this request is none of those that are asked about
 	return &jsapi.AccountInfoReply{Reply: r.head(), AccountInfo: &jsapi.AccountInfo{
 		Usage: jsapi.Usage{
 			Memory: u.MemoryBytes, Storage: u.FileBytes,
 			ReservedMemory: uint64(max(u.MemoryReserved, 0)), ReservedStorage: uint64(max(u.FileReserved, 0)),
 			Streams: u.Topics, Consumers: u.Consumers,
 		},
-		Limits: *limits, Domain: r.api.s.o.Domain, API: r.api.stats(),
+		Limits: *limits, Domain: r.api.s.o.Domain, API: stats,
 	}}, nil
 }

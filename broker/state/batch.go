@@ -1,7 +1,6 @@
 package state
 
 import (
-	"errors"
 	"sync"
 	"sync/atomic"
 
@@ -204,15 +203,16 @@ func (q *queue) stateLimits(b *batch, account string) {
 // submit appends one record.
 func (q *queue) submit(kind topics.RecordKind, body []byte, done func(any, error)) {
 	q.mu.Lock()
-	defer q.mu.Unlock()
-	b := q.open
-	switch {
-	case q.closed && q.inFlight == 0:
+	if q.closed && q.inFlight == 0 {
+		q.mu.Unlock() // the queue's goroutine has ended
 		if done != nil {
-			go done(nil, ErrClosed)
+			done(nil, ErrClosed)
 		}
 		return
-	case q.closed, len(b.buf) >= submitBoundFactor*q.cap:
+	}
+	defer q.mu.Unlock()
+	b := q.open
+	if q.closed || len(b.buf) >= submitBoundFactor*q.cap {
 		if done != nil {
 			q.refused = append(q.refused, done) // something is in flight, so somebody will look
 		}
@@ -304,9 +304,7 @@ func (q *queue) complete() {
 		why := ErrBusy
 		if q.closed {
 			why = ErrClosed
-			if !q.open.empty() && q.inFlight == 0 && !errors.Is(err, ErrClosed) {
-				q.proposeMaybeLocked() // what was accepted before stop still goes out
-			}
+			q.proposeMaybeLocked() // what was accepted before stop still goes out
 			if q.inFlight == 0 {
 				close(q.sent)
 			}

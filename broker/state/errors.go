@@ -24,6 +24,6 @@ var (
 	faultConsumerNotFound = &topics.Fault{Status: 404, ErrCode: 10014, Text: "consumer not found"}
 	faultMaxConsumers     = &topics.Fault{Status: 400, ErrCode: 10026, Text: "maximum consumers limit reached"}
 	faultAccountStorage   = &topics.Fault{Status: 400, ErrCode: 10002, Text: "resource limits exceeded for account"}
-	faultNoSpace          = &topics.Fault{Status: 503, ErrCode: 10047, Text: "insufficient storage resources available"}
+	faultNoSpace          = &topics.Fault{Status: 500, ErrCode: 10047, Text: "insufficient storage resources available"}
 	faultUnavailable      = &topics.Fault{Status: 503, ErrCode: 10008, Text: "JetStream system temporarily unavailable"}
 )

@@ -85,7 +85,8 @@ func (g *Group) Settle(ctx context.Context) {
 // submissions: with what applying the record gave (for RecordDelivered and
 // RecordAcked: nil, or a *topics.Fault when the consumer is gone), or with an
 // error: ErrBusy, ErrUnknown, ErrClosed, replication.ErrNotLeader or a
-// *topics.Fault when the disk is full. It must not block; it may Submit.
+// *topics.Fault when the disk is full. It must not block; it may Submit. After
+// Close it is called by Submit itself.
 func (g *Group) Submit(kind topics.RecordKind, body []byte, done func(result any, err error)) {
 	g.queue.submit(kind, body, done)
 }

@@ -86,6 +86,9 @@ type Hooks struct {
 	// OnLeader: this node leads the group, or no longer does. It runs on a
 	// goroutine of its own, never at once for the same group.
 	OnLeader func(g *Group, leads bool)
+	// OnCatalogueLeader: this node leads group 0, or no longer does. It is called
+	// by Start, then on a goroutine of its own.
+	OnCatalogueLeader func(leads bool)
 	// OnConsumer: a consumer of a topic exists, has another config, or is gone.
 	OnConsumer func(t *Topic, name string, c Change)
 	// OnAdvertisement: an advertisement is new, changed, expired or withdrawn.

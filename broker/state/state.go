@@ -171,12 +171,16 @@ func (s *State) Start(h Hooks) error {
 		s.lead(g, g.IsLeader())
 		s.running.Go(func() { s.followGroup(g) })
 	}
-	if s.IsCatalogueLeader() {
+	led := s.IsCatalogueLeader()
+	if led {
 		if err := s.reconcile(); err != nil {
 			return err
 		}
+		if h.OnCatalogueLeader != nil {
+			h.OnCatalogueLeader(true)
+		}
 	}
-	s.running.Go(s.followCatalogue)
+	s.running.Go(func() { s.followCatalogue(led) })
 	return nil
 }
 
@@ -206,18 +210,22 @@ func (s *State) lead(g *Group, leads bool) {
 }
 
 // followCatalogue finishes what others began when this node gets to lead group 0.
-func (s *State) followCatalogue() {
+func (s *State) followCatalogue(led bool) {
 	changes := s.meta.LeaderChanges()
-	led := s.IsCatalogueLeader()
 	for {
 		select {
 		case leads := <-changes:
-			if leads && !led {
+			if leads == led {
+				continue
+			}
+			if led = leads; leads {
 				if err := s.reconcile(); err != nil {
 					s.logError(err)
 				}
 			}
-			led = leads
+			if s.hooks.OnCatalogueLeader != nil {
+				s.hooks.OnCatalogueLeader(leads)
+			}
 		case <-s.ctx.Done():
 			return
 		}

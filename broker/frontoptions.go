@@ -13,7 +13,7 @@ import (
 func (b *Broker) frontOptions(o *config.Options) (front.Options, error) {
 	f := front.Options{
 		Host: o.Host, Port: listenPort(o.Port),
-		ServerID: b.id, ServerName: b.name(o), Version: NATSVersion, GitCommit: "herald-" + Version, Cluster: o.Cluster.Name, Domain: o.JetStream.Domain,
+		ServerID: b.id, ServerName: b.name(o), Version: NATSVersion, Herald: Version, Cluster: o.Cluster.Name, Domain: o.JetStream.Domain,
 		ClientAdvertise: o.ClientAdvertise, JetStream: o.JetStream.Enabled, APILevel: APILevel, NoHeaders: o.NoHeaders,
 		MaxPayload: o.MaxPayload, MaxControlLine: o.MaxControlLine, MaxConnections: o.MaxConnections,
 		MaxSubscriptions: o.MaxSubscriptions, MaxSubTokens: o.MaxSubTokens, MaxPending: o.MaxPending,

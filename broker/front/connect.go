@@ -176,7 +176,7 @@ func (s *session) infoLine(afterConnect bool) []byte {
 func (s *Server) baseInfo(o *Options, websocket bool) wire.ServerInfo {
 	i := wire.ServerInfo{
 		ID: o.ServerID, Name: o.ServerName, Version: o.Version, Proto: 1,
-		GitCommit: o.GitCommit, Go: runtime.Version(), Headers: !o.NoHeaders,
+		Herald: o.Herald, GitCommit: o.GitCommit, Go: runtime.Version(), Headers: !o.NoHeaders,
 		Host: o.Host, Port: s.port(), MaxPayload: o.MaxPayload,
 		JetStream: o.JetStream, Cluster: o.Cluster, Domain: o.Domain, APILevel: o.APILevel,
 		AuthRequired: !s.auth().Optional(noAuthUser(o, websocket)), LameDuckMode: s.lame.Load(),

@@ -22,6 +22,7 @@ type Options struct {
 	ServerID        string // 56 characters, "N…"; made up when empty
 	ServerName      string // "" is the ServerID
 	Version         string // must look like "2.15.2"; clients gate features on it
+	Herald          string // Herald's own version
 	GitCommit       string
 	Cluster         string // name, "" outside a cluster
 	Domain          string // JetStream domain

@@ -9,6 +9,7 @@ type ServerInfo struct {
 	Version         string   `json:"version"`
 	Proto           int      `json:"proto"`
 	GitCommit       string   `json:"git_commit,omitempty"`
+	Herald          string   `json:"herald,omitempty"` // Herald's own version; Version is the one clients gate on
 	Go              string   `json:"go"`
 	Host            string   `json:"host"`
 	Port            int      `json:"port"`

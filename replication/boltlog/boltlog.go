@@ -19,6 +19,7 @@ import (
 	"hash/crc32"
 	"path/filepath"
 	"runtime/debug"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -37,14 +38,14 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Log is a raft.LogStore. raft calls StoreLogs and DeleteRange from one goroutine;
-// reads may come from any.
+// Log is a raft.LogStore. Its methods may be called by any number of goroutines:
+// raft stores on its main goroutine and trims on its snapshot goroutine.
 type Log struct {
 	bolt *raftboltdb.BoltStore
 	name string // of the bbolt file
 
-	// Owned by the writer.
-	file disk.File // marker
+	mu   sync.Mutex // one write at a time
+	file disk.File  // marker
 	gen  uint64
 	last position
 }
@@ -243,6 +244,8 @@ func (l *Log) StoreLogs(logs []*raft.Log) error {
 		c.Data = binary.LittleEndian.AppendUint32(c.Data, sum(e, e.Data))
 		summed[i] = &c
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if err := l.guard(func() error { return l.bolt.StoreLogs(summed) }); err != nil {
 		return fmt.Errorf("append to the catalogue's log: %w", err)
 	}
@@ -252,6 +255,8 @@ func (l *Log) StoreLogs(logs []*raft.Log) error {
 
 // DeleteRange implements raft.LogStore.
 func (l *Log) DeleteRange(from, to uint64) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if to >= l.last.index && l.last.index != 0 && from <= l.last.index {
 		// First lower what must be there, or a crash in between would look like a
 		// log that has gone back.

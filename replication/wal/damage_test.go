@@ -19,7 +19,9 @@ func filled(t testing.TB, n int) (*fault.Disk, func(i uint64) string) {
 	t.Helper()
 	d := fault.NewDisk()
 	l := mustOpen(t, small(d, nil))
-	data := func(i uint64) string { return fmt.Sprintf("<entry %03d of the log>%s", i, strings.Repeat(".", int(i%7)*20)) }
+	data := func(i uint64) string {
+		return fmt.Sprintf("<entry %03d of the log>%s", i, strings.Repeat(".", int(i%7)*20))
+	}
 	for i := range uint64(n) {
 		logs := []*raft.Log{{Index: 2*i + 1, Term: 1, Data: []byte(data(2*i + 1))}, {Index: 2*i + 2, Term: 1, Data: []byte(data(2*i + 2))}}
 		if err := l.Group(1).StoreLogs(logs); err != nil {

@@ -21,8 +21,9 @@ type place struct {
 // entryOverhead is what an entry in memory costs besides its bytes.
 const entryOverhead = 128
 
-// Group is one group's part of the log: a raft.LogStore. raft calls StoreLogs and
-// DeleteRange from one goroutine; the rest may be called by any number at once.
+// Group is one group's part of the log: a raft.LogStore. Appends, and deletions at
+// the end, must come one at a time (raft's main goroutine makes them); the rest,
+// also deletions at the beginning, may be called by any number of goroutines.
 //
 // Gaps are allowed in one form: an entry that does not follow the last one begins
 // the group's log anew (raft does that after it has installed a snapshot).

@@ -25,6 +25,7 @@ type bench struct {
 }
 
 func (b *bench) HasInterest(string) bool                        { return true }
+func (b *bench) QueueInterest(string, string) bool              { return true }
 func (b *bench) WatchInterest(string, func(bool)) (stop func()) { return func() {} }
 func (b *bench) NewPublisher() Publisher                        { return b }
 func (b *bench) SetStall(bool)                                  {}

@@ -259,6 +259,8 @@ func (w *world) HasInterest(s string) bool {
 	return w.interest[s]
 }
 
+func (w *world) QueueInterest(s, q string) bool { return w.HasInterest(s + " " + q) }
+
 func (w *world) WatchInterest(s string, f func(bool)) func() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -274,9 +276,8 @@ func (w *world) WatchInterest(s string, f func(bool)) func() {
 func (w *world) listen(s string, on bool) {
 	w.mu.Lock()
 	w.interest[s] = on
-	base, _, _ := strings.Cut(s, " ")
 	var call []func(bool)
-	for _, f := range w.watchers[base] {
+	for _, f := range w.watchers[s] {
 		call = append(call, f)
 	}
 	w.mu.Unlock()

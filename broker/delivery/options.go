@@ -48,6 +48,7 @@ type Publisher interface {
 type Account interface {
 	NewPublisher() Publisher
 	HasInterest(subject string) bool
+	QueueInterest(subject, queue string) bool
 	WatchInterest(subject string, f func(has bool)) (cancel func())
 }
 

@@ -44,18 +44,27 @@ func (p *pushState) configure(cfg *topics.ConsumerConfig) {
 	p.rate = int64(cfg.RateLimit / 8)
 }
 
-// checkInterest finds out whether somebody listens to the deliver subject. With a
-// deliver_group any subscriber counts too, as with nats-server: the group shares
-// what is sent, others get all of it.
+// groupPoll is how often a deliver subject that has listeners, but none of the
+// consumer's deliver_group, is looked at.
+const groupPoll = 250 * time.Millisecond
+
+// checkInterest finds out whether somebody listens to the deliver subject; with a
+// deliver_group it must be a member.
 func (r *reader) checkInterest(now topics.Nanos) {
 	r.mu.Lock()
-	subject := r.cfg.DeliverSubject
+	subject, group := r.cfg.DeliverSubject, r.cfg.DeliverGroup
 	r.mu.Unlock()
 	if subject == "" {
 		return
 	}
 	a := r.e.o.Account(r.topic.account)
 	bound := a != nil && a.HasInterest(subject)
+	if bound && group != "" {
+		if bound = a.QueueInterest(subject, group); !bound {
+			// The watch doesn't tell when the group joins those who listen already.
+			r.e.clock.set(r, now+topics.Nanos(groupPoll))
+		}
+	}
 	r.mu.Lock()
 	p := &r.push
 	if bound != p.bound {

@@ -36,6 +36,22 @@ func TestPushFollowsInterest(t *testing.T) {
 	})
 }
 
+func TestPushDeliverGroup(t *testing.T) {
+	simulate(t, func(t *testing.T, w *world) {
+		w.publish("a")
+		w.consumer("c", topics.ConsumerConfig{DeliverSubject: "d", DeliverGroup: "g"})
+		w.listen("d", true) // not of the group
+		time.Sleep(time.Second)
+		w.want("d")
+		w.listen("d g", true)
+		time.Sleep(time.Second)
+		w.want("d", "m1")
+		w.listen("d g", false)
+		w.publish("b")
+		w.want("d")
+	})
+}
+
 func TestPushHeartbeats(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.consumer("c", topics.ConsumerConfig{DeliverSubject: "d", Heartbeat: time.Second, AckPolicy: topics.AckNone})

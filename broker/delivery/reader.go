@@ -70,6 +70,8 @@ type reader struct {
 	notes  atomic.Uint32
 	ending atomic.Pointer[[]byte] // status for those who wait, once it is over
 	filter atomic.Pointer[topics.Filter]
+	// grouped tells that the interest must be looked at each turn.
+	grouped atomic.Bool
 
 	// Guarded by topic.hungryMu.
 	hungry bool
@@ -144,6 +146,7 @@ func (r *reader) configure() {
 	r.sample = samplePercent(r.cfg.SampleFrequency)
 	r.pull.configure(&r.cfg)
 	r.push.configure(&r.cfg)
+	r.grouped.Store(r.cfg.DeliverSubject != "" && r.cfg.DeliverGroup != "")
 }
 
 // threshold returns how long a consumer lives unused; 0: for ever.
@@ -269,7 +272,7 @@ func (r *reader) heed(now topics.Nanos) {
 	if notes&noteUpdated != 0 {
 		r.follow()
 	}
-	if notes&noteInterest != 0 {
+	if notes&noteInterest != 0 || r.grouped.Load() {
 		r.checkInterest(now)
 	}
 	r.mu.Lock()

@@ -36,7 +36,8 @@ func (c *Consumer) journalDelivery(seq topics.Sequence, now topics.Nanos, again 
 	r := &j.last
 	number := c.delivered.Consumer
 	if r.count > 0 {
-		if seq == r.seq+topics.Sequence(r.count) && number == r.number+r.count && now == r.at {
+		if seq == r.seq+topics.Sequence(r.count) && number == r.number+r.count && now == r.at &&
+			r.count < runMost {
 			r.count++
 			return
 		}
@@ -68,7 +69,8 @@ func (c *Consumer) journalAck(kind opKind, seq topics.Sequence, now, due topics.
 	j.deferred = j.deferred || kind == opDefer
 	o := &j.lastOp
 	if o.count > 0 {
-		if kind == o.kind && kind != opAckAll && seq == o.seq+topics.Sequence(o.count) && due == o.due {
+		if kind == o.kind && kind != opAckAll && seq == o.seq+topics.Sequence(o.count) && due == o.due &&
+			o.count < opMost {
 			o.count++
 			return
 		}

@@ -116,12 +116,15 @@ func (p *parser) header(what string) (epoch uint64) {
 	return p.uvarint(what)
 }
 
-// runMost bounds a run or op: what a damaged record may make Apply do.
-const runMost = 1 << 24
+// The longest run and op: what a record may make Apply do at most.
+const (
+	runMost = 1 << 16
+	opMost  = 1 << 22
+)
 
-func (p *parser) count(what string) uint64 {
+func (p *parser) count(what string, most uint64) uint64 {
 	n := p.uvarint(what)
-	if n == 0 || n > runMost {
+	if n == 0 || n > most {
 		p.fail(what)
 		return 0
 	}
@@ -140,7 +143,7 @@ func (c *Consumer) ApplyDelivered(body []byte, acked func(seq topics.Sequence)) 
 	var r run
 	for len(p.b) > 0 {
 		r.seq += topics.Sequence(p.varint("run"))
-		r.count = p.count("run")
+		r.count = p.count("run", runMost)
 		r.number += uint64(p.varint("run"))
 		r.at += topics.Nanos(p.varint("run"))
 		if p.err != nil {
@@ -173,7 +176,7 @@ func (c *Consumer) ApplyAcks(body []byte, acked func(seq topics.Sequence)) error
 	for len(p.b) > 0 {
 		o.kind = opKind(p.byte("op"))
 		o.seq += topics.Sequence(p.varint("op"))
-		o.count = p.count("op")
+		o.count = p.count("op", opMost)
 		if o.kind == opDefer {
 			o.due = base + topics.Nanos(p.varint("op"))
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/heraldmq/herald/broker/jetstream"
 	"github.com/heraldmq/herald/broker/jsapi"
 	"github.com/heraldmq/herald/broker/monitor"
+	"github.com/heraldmq/herald/broker/scheduling"
 	"github.com/heraldmq/herald/broker/sourcing"
 	"github.com/heraldmq/herald/broker/state"
 	"github.com/heraldmq/herald/replication"
@@ -31,7 +32,8 @@ type durable struct {
 	state   *state.State
 	engines map[topics.GroupID]*delivery.Engine // never changes once open
 	api     *jetstream.Service
-	copies  *sourcing.Engine // mirrors and sources
+	copies  *sourcing.Engine   // mirrors and sources
+	plans   *scheduling.Engine // scheduled messages
 	adverts *advertise.Service
 
 	unused chan unusedConsumer // consumers to delete; the worker's queue
@@ -79,6 +81,7 @@ func (b *Broker) openDurable() (*durable, error) {
 		d.engines[g.ID()] = delivery.New(d.engineOptions(g, o))
 	}
 	d.wg.Go(d.work)
+	d.plans = scheduling.New(scheduling.Options{Account: b.front.Account, Log: b.cfg.Log})
 	d.copies = sourcing.New(sourcing.Options{
 		State: d.state, Account: b.front.Account, APIPrefix: domainAPI(o.JetStream.Domain), Log: b.cfg.Log,
 	})
@@ -105,10 +108,12 @@ func (d *durable) serve(o *config.Options) error {
 		OnGrown: func(g *state.Group, ids []topics.TopicID) {
 			d.engines[g.ID()].Grown(ids)
 			d.copies.Grown(ids)
+			d.plans.Grown(ids)
 		},
 		OnLeader: func(g *state.Group, leads bool) {
 			d.engines[g.ID()].Lead(leads)
 			d.copies.Lead()
+			d.plans.Lead()
 		},
 		OnConsumer: func(t *state.Topic, name string, c state.Change) {
 			d.engines[t.Group().ID()].ConsumerChanged(t.ID(), name, consumerChange(c))
@@ -216,6 +221,7 @@ func (d *durable) onTopic(t *state.Topic, c state.Change) {
 		d.engines[t.Group().ID()].TopicDeleted(t.ID())
 	}
 	d.copies.TopicChanged(t, c)
+	d.plans.TopicChanged(t, c)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	have := d.interests[t.ID()]
@@ -330,6 +336,7 @@ func (d *durable) quiet() {
 func (d *durable) close() error {
 	d.api.Close()
 	d.copies.Close()
+	d.plans.Close()
 	d.adverts.Close()
 	for _, e := range d.engines {
 		e.Close()

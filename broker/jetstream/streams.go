@@ -47,8 +47,6 @@ func (r *request) streamCreate() (any, error) {
 // of taking it and not doing it.
 func (s *Service) unsupported(c *topics.Config) *topics.Fault {
 	switch {
-	case c.AllowMsgSchedules:
-		return badConfig("message schedules are not supported by this server")
 	case s.o.Sources != nil:
 		return nil
 	case c.Mirror != nil:

@@ -132,9 +132,10 @@ func (a *Authenticator) addUser(u *User, accounts map[string]*Account) error {
 	if acc == nil {
 		return fmt.Errorf("auth: user %q is of unknown account %q", name, account)
 	}
+	types := make([]string, len(u.ConnectionTypes))
 	for i, t := range u.ConnectionTypes {
-		u.ConnectionTypes[i] = strings.ToUpper(t)
-		if !slices.Contains(connectionTypes, u.ConnectionTypes[i]) {
+		types[i] = strings.ToUpper(t)
+		if !slices.Contains(connectionTypes, types[i]) {
 			return fmt.Errorf("auth: user %q: unknown connection type %q", name, t)
 		}
 	}
@@ -150,7 +151,7 @@ func (a *Authenticator) addUser(u *User, accounts map[string]*Account) error {
 		return fmt.Errorf("user %q: %w", name, err)
 	}
 	l := &login{
-		identity: Identity{User: name, Account: account, Rules: rules, types: u.ConnectionTypes},
+		identity: Identity{User: name, Account: account, Rules: rules, types: types},
 		nkey:     u.Nkey,
 	}
 	if a.byName[name] != nil || a.byNkey[name] != nil {

@@ -98,7 +98,7 @@ func (s *session) publish(c *outgoing) bool {
 	if m.denied {
 		m = s.answerMatch(c.Subject)
 	}
-	c.borrowed, c.scratch, c.bareOK = true, false, false
+	c.client, c.borrowed, c.scratch, c.bareOK = s.info, true, false, false
 	if len(m.captures) > 0 {
 		s.st.capture(m, c)
 	}

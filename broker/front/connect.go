@@ -1,10 +1,13 @@
 package front
 
 import (
+	"cmp"
 	"crypto/x509"
 	"math/rand/v2"
+	"net"
 	"runtime"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/heraldmq/herald/broker/auth"
@@ -129,7 +132,6 @@ func (s *session) describe(id *auth.Identity) {
 	}
 	s.info = &info
 	s.named.Store(&info)
-	s.st.client = &info
 }
 
 func (s *session) peerCertificate() *x509.Certificate {
@@ -188,21 +190,39 @@ func (s *Server) baseInfo(o *Options, websocket bool) wire.ServerInfo {
 			i.ConnectURLs = urls.websocket
 		}
 	}
-	t := o.TLS
+	t, advertise := o.TLS, o.ClientAdvertise
 	if websocket {
 		i.Port = s.websocketPort()
-		if o.Websocket != nil {
-			t = o.Websocket.TLS
-			i.Host = o.Websocket.Host
+		if w := o.Websocket; w != nil {
+			t, advertise = w.TLS, w.Advertise
+			i.Host = cmp.Or(w.Host, o.Host)
 		}
 		i.TLSRequired = t != nil
+		advertised(&i, advertise)
 		return i
 	}
+	advertised(&i, advertise)
 	if t != nil {
 		i.TLSRequired, i.TLSAvailable = !o.AllowNonTLS, o.AllowNonTLS
 		i.TLSVerify = verifies(t)
 	}
 	return i
+}
+
+// advertised puts the address that clients are to use in place of our own.
+func advertised(i *wire.ServerInfo, hostPort string) {
+	if hostPort == "" {
+		return
+	}
+	host, port, err := net.SplitHostPort(hostPort)
+	if err != nil {
+		i.Host = hostPort // without a port
+		return
+	}
+	i.Host = host
+	if n, err := strconv.Atoi(port); err == nil && n > 0 {
+		i.Port = n
+	}
 }
 
 // startTimer begins the time for CONNECT.

@@ -52,7 +52,12 @@ func TestHandlersThatAnswerEachOther(t *testing.T) {
 	s := startServer(t, Options{})
 	a := s.GlobalAccount()
 	mustSubscribe(t, a, "first", func(m *Message) { m.Respond(nil, []byte("one")) })
-	mustSubscribe(t, a, "second", func(m *Message) { m.Respond(nil, []byte("two")) })
+	mustSubscribe(t, a, "second", func(m *Message) {
+		if m.Client != nil {
+			t.Error("the broker's answer is taken for the client's")
+		}
+		m.Respond(nil, []byte("two"))
+	})
 	c := connect(t, s, "")
 	c.send("SUB > 1\r\n")
 	c.sync()

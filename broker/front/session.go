@@ -313,6 +313,8 @@ func (s *session) finish() {
 	s.lastWords()
 	_ = s.sock.Close()
 	s.srv.ended(s)
+	// Publishers may know the session for a while yet: what is large goes.
+	s.buf, s.mt, s.st = nil, matcher{}, stager{}
 }
 
 // lastWords lets an error line reach a client that is still sending: closing a

@@ -1,6 +1,7 @@
 package front
 
 import (
+	"io"
 	"testing"
 )
 
@@ -179,4 +180,36 @@ func TestCutLeavesOtherOperations(t *testing.T) {
 	if got, want := string(out.cur.buf), "MSG a 1 1\r\nx\r\nPONG\r\nMSG a 12 7\r\nMSG a 1\r\n-ERR 'x'\r\n"; got != want {
 		t.Fatalf("got %q, want %q", got, want)
 	}
+}
+
+// FuzzSession feeds a connection any bytes, before and after CONNECT. The
+// server must live, and let go of the connection.
+func FuzzSession(f *testing.F) {
+	for _, in := range []string{
+		"PUB a 1\r\nx\r\n", "SUB > 1\r\nPUB a b 0\r\n\r\nUNSUB 1 1\r\n", "HPUB a b 12 12\r\nNATS/1.0\r\n\r\n\r\n",
+		"CONNECT {\"protocol\":1,\"echo\":false}\r\nPING\r\n", "PING\r\nPONG\r\n+OK\r\n-ERR x\r\nINFO {}\r\n",
+	} {
+		f.Add([]byte(in), false)
+		f.Add([]byte(in), true)
+	}
+	s := startServer(f, Options{NoListen: true})
+	mustSubscribe(f, s.GlobalAccount(), "a", func(m *Message) { m.Respond(m.Header, m.Payload) })
+	s.GlobalAccount().AddTopic(1, 1, []string{"a", "b.>"}, &recorder{})
+	f.Fuzz(func(t *testing.T, in []byte, connected bool) {
+		c, err := s.InProcess()
+		if err != nil {
+			t.Fatal(err)
+		}
+		drained := make(chan struct{})
+		go func() {
+			defer close(drained)
+			_, _ = io.Copy(io.Discard, c)
+		}()
+		if connected {
+			_, _ = c.Write([]byte("CONNECT {\"headers\":true,\"no_responders\":true}\r\n"))
+		}
+		_, _ = c.Write(in)
+		_ = c.Close()
+		<-drained
+	})
 }

@@ -53,7 +53,6 @@ type stager struct {
 	srv     *Server
 	account *Account
 	self    *session // handed over last; nil for the broker
-	client  *ClientInfo
 	stall   bool
 
 	stages  map[*session]*stage
@@ -84,7 +83,6 @@ func (st *stager) init(srv *Server, a *Account, self *session) {
 	st.srv, st.account, st.self = srv, a, self
 	st.sweepAt = 64
 	if self != nil {
-		st.client = self.info
 		st.stall = true
 	}
 }
@@ -117,9 +115,10 @@ func (st *stager) stageFor(s *session) *stage {
 type outgoing struct {
 	wire.Command
 
-	borrowed bool // the bytes live until the batch ends, not just during the call
-	scratch  bool // Tail is stager.scratch
-	bareOK   bool // stager.bare holds the tail without header
+	client   *ClientInfo // who publishes; nil for the broker
+	borrowed bool        // the bytes live until the batch ends, not just during the call
+	scratch  bool        // Tail is stager.scratch
+	bareOK   bool        // stager.bare holds the tail without header
 }
 
 func newOutgoing(subject, reply, header, payload []byte) outgoing {
@@ -351,14 +350,13 @@ func (st *stager) handle(u *sub, o *outgoing) {
 	if u.closed.Load() || st.depth == respondDepthMax {
 		return
 	}
-	u.delivered.Add(1)
 	if st.messages == nil {
 		st.messages = make([]Message, respondDepthMax)
 	}
 	msg := &st.messages[st.depth]
 	*msg = Message{
 		Subject: o.Subject, Reply: o.Reply, Header: o.Header, Payload: o.Payload,
-		Account: u.account, Client: st.client, via: st,
+		Account: u.account, Client: o.client, via: st,
 	}
 	st.depth++
 	u.handler(msg)
@@ -375,7 +373,7 @@ func (st *stager) handle(u *sub, o *outgoing) {
 func (st *stager) capture(m *match, o *outgoing) {
 	c := Captured{
 		Subject: o.Subject, Reply: o.Reply, Header: o.Header, Payload: o.Payload,
-		Account: st.account, Client: st.client,
+		Account: st.account, Client: o.client,
 	}
 	if !o.borrowed {
 		c.Subject, c.Reply = st.keep(c.Subject), st.keep(c.Reply)

@@ -118,7 +118,6 @@ func (s *Server) upgrade(rw http.ResponseWriter, r *http.Request) {
 			info := *sess.info
 			info.Host = host
 			sess.info = &info
-			sess.st.client = &info
 			sess.named.Store(&info)
 		}
 		s.serve(sess)

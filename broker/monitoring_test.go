@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -124,14 +125,28 @@ func TestClosedConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	for query, want := range map[string]string{"state=closed&sort=reason": "gone", "state=open": "here"} {
-		v := decode(t, b.MonitorURL()+"/connz?"+query)
-		list, _ := v["connections"].([]any)
-		if len(list) != 1 || list[0].(map[string]any)["name"] != want {
-			t.Errorf("%s: %v", query, v)
-		}
+		eventually(t, query, func() bool { // the end of a connection is noticed a moment later
+			list, _ := decode(t, b.MonitorURL()+"/connz?"+query)["connections"].([]any)
+			return len(list) == 1 && list[0].(map[string]any)["name"] == want
+		})
 	}
 	if v := decode(t, b.MonitorURL()+"/connz?state=any"); v["total"] != 2.0 {
 		t.Errorf("any: %v", v)
+	}
+}
+
+// eventually polls what another goroutine of the broker brings about.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	timeout := time.After(patience)
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-timeout:
+			t.Fatalf("waited in vain for %s", what)
+		}
 	}
 }
 
@@ -205,6 +220,7 @@ system_account: SYS`)})
 			t.Errorf("%s was answered to an ordinary account: %s", subject, m.Data)
 		}
 	}
+	// Another account's connections are not shown.
 	m, err := a.Request("$SYS.REQ.SERVER.PING.CONNZ", []byte(`{"acc":"SYS"}`), patience)
 	if err != nil || strings.Contains(string(m.Data), `"num_connections":2`) || !strings.Contains(string(m.Data), `"num_connections":1`) {
 		t.Errorf("CONNZ of another account: %v %v", m, err)

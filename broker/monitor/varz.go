@@ -220,6 +220,12 @@ func (m *Monitor) jetStreamVarz() JetStreamVarz {
 
 func (m *Monitor) jetStreamConfig() *JetStreamConfig {
 	js := m.s.Options().JetStream
+	if js.MaxMemory == 0 {
+		js.MaxMemory = memoryShare()
+	}
+	if js.MaxStore == 0 {
+		js.MaxStore = diskShare(m.s.StoreDir)
+	}
 	return &JetStreamConfig{
 		MaxMemory: js.MaxMemory, MaxStore: js.MaxStore, StoreDir: m.s.StoreDir, SyncAlways: true,
 		Domain: js.Domain, CompressOK: true, UniqueTag: js.UniqueTag, Strict: js.Strict,

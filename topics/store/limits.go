@@ -61,6 +61,7 @@ func (t *Topic) alive(seq topics.Sequence) bool {
 // remove takes a live message out.
 func (t *Topic) remove(seq topics.Sequence) {
 	m := t.meta(seq)
+	t.removed(1, seq)
 	t.messages--
 	t.bytes -= min(m.size, t.bytes)
 	if m.sub != lost {

@@ -67,6 +67,9 @@ func (s *Store) DeleteMessage(id topics.TopicID, seq topics.Sequence) (bool, *to
 // clear removes every message at once.
 func (t *Topic) clear() {
 	t.leaveRuns()
+	if t.messages > 0 {
+		t.removed(t.messages, t.last)
+	}
 	t.messages, t.bytes = 0, 0
 	t.first, t.firstTime = t.last+1, 0
 	t.dead = deadSet{}

@@ -31,6 +31,7 @@ type Topic struct {
 	dedupe    *dedupe    // nil until a message had an id
 	expiries  *expiries  // nil until a message had a time to live
 	members   *consumers // nil until there was a consumer
+	removals  *removals  // nil until a message was removed
 	lastMsgID string
 	grew      bool // in s.grown
 	gone      bool // deleted

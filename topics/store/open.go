@@ -87,6 +87,9 @@ func (s *Store) load(db *stateDB) (next uint64, err error) {
 	s.records = make(map[topics.TopicID]topicRecord)
 	defer func() { s.records = nil }()
 	err = db.guard(func() error {
+		if db.db == nil {
+			return nil
+		}
 		return db.db.View(func(tx *bolt.Tx) (err error) {
 			if s.applied, err = db.state(tx); err != nil || tx.Bucket(bucketMeta) == nil {
 				return err

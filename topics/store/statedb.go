@@ -72,23 +72,33 @@ type stateDB struct {
 
 // openStateDB opens the state.db of a folder for reading, so that all of it can
 // be looked at, by guard, before bbolt follows its pages on goroutines of its
-// own: a fault there could not be caught. writable then opens it for good.
+// own: a fault there could not be caught. writable then opens it for good. There
+// is no file, and db is nil, before the first commit.
 func openStateDB(dir string) (*stateDB, error) {
 	d := &stateDB{path: filepath.Join(dir, "state.db"), marker: filepath.Join(dir, "generation")}
-	if st, err := os.Stat(d.path); err == nil && st.Size() > 0 {
-		return d, d.open(true)
-	}
-	if marked, err := d.readMarker(); err != nil {
+	marked, err := d.readMarker()
+	if err != nil {
 		return nil, err
-	} else if marked > 0 {
+	}
+	st, err := os.Stat(d.path)
+	if err == nil && st.Size() > 0 {
+		if err = d.open(true); err == nil || marked > 0 {
+			return d, err
+		}
+	}
+	if marked > 0 {
 		return nil, &CorruptError{File: d.path, Reason: fmt.Sprintf("the file is gone or empty, and generation %d was committed", marked)}
 	}
-	return d, d.open(false)
+	// Nothing was ever committed: what is there is of a crash in the first commit.
+	if err := os.Remove(d.path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("remove an unfinished %s: %w", d.path, err)
+	}
+	return d, nil
 }
 
 // writable opens the file for writing, once it was read and found whole.
 func (d *stateDB) writable() error {
-	if !d.db.IsReadOnly() {
+	if d.db == nil {
 		return nil
 	}
 	if err := d.close(); err != nil {
@@ -206,6 +216,7 @@ func (d *stateDB) readMarker() (uint64, error) {
 
 // mark writes and syncs the marker.
 func (d *stateDB) mark() error {
+	_, missing := os.Stat(d.marker)
 	f, err := os.OpenFile(d.marker, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return fmt.Errorf("open generation marker: %w", err)
@@ -223,6 +234,10 @@ func (d *stateDB) mark() error {
 	if err = errors.Join(err, f.Close()); err != nil {
 		return fmt.Errorf("write generation marker: %w", err)
 	}
+	if missing != nil { // the first time: the names of all files must last, too
+		dir := filepath.Dir(d.path)
+		return errors.Join(syncDir(dir), syncDir(filepath.Dir(dir)))
+	}
 	return nil
 }
 
@@ -231,6 +246,11 @@ func (d *stateDB) mark() error {
 // and the file says whether it was committed all the same.
 func (d *stateDB) commit(applied topics.Index, write func(tx *bolt.Tx) error) error {
 	next := d.generation + 1
+	if d.db == nil {
+		if err := d.open(false); err != nil {
+			return err
+		}
+	}
 	err := d.guard(func() error {
 		return d.db.Update(func(tx *bolt.Tx) error {
 			for _, b := range buckets {
@@ -259,7 +279,8 @@ func (d *stateDB) commit(applied topics.Index, write func(tx *bolt.Tx) error) er
 }
 
 func (d *stateDB) reopen() error {
-	err := d.guard(d.db.Close)
+	err := d.close()
+	d.db = nil
 	if e := d.open(false); e != nil {
 		return errors.Join(err, e)
 	}
@@ -271,7 +292,12 @@ func (d *stateDB) reopen() error {
 	}))
 }
 
-func (d *stateDB) close() error { return d.guard(d.db.Close) }
+func (d *stateDB) close() error {
+	if d.db == nil {
+		return nil
+	}
+	return d.guard(d.db.Close)
+}
 
 // deletePrefix deletes the keys that start with prefix and are below end (nil:
 // all of them).

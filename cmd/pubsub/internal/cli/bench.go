@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -37,6 +38,7 @@ type result struct {
 	BytesSecond float64    `json:"bytes_per_second"`
 	Latency     *latencies `json:"latency_ms,omitempty"`
 	Lost        int64      `json:"lost,omitempty"`
+	Processors  float64    `json:"client_processors,omitempty"` // that this process kept busy
 }
 
 type benchFlags struct {
@@ -166,10 +168,19 @@ func (f *benchFlags) result(test string, elapsed time.Duration, n int64, s *spre
 	return r
 }
 
+// busy notes the processors used since the process had used before.
+func (r result) busy(before time.Duration) result {
+	r.Processors = (cpuTime() - before).Seconds() / max(r.Seconds, 1e-9)
+	return r
+}
+
 func (a *app) printResults(results ...result) error {
 	rows := ui.Rows{Columns: []string{"test", "clients", "messages", "size", "seconds", "msgs/s", "bytes/s", "p50 ms", "p99 ms", "max ms"}, Right: []bool{false, true, true, true, true, true, true, true, true, true}}
 	var items []any
 	for _, r := range results {
+		if all := float64(runtime.NumCPU()); r.Processors > 0.7*all {
+			a.ui.Warn("%s: this client kept %.1f of %d processors busy; it limits the rate, not the broker", r.Test, r.Processors, runtime.NumCPU())
+		}
 		items = append(items, r)
 		p50, p99, top := "", "", ""
 		if l := r.Latency; l != nil {
@@ -209,7 +220,7 @@ func (a *app) benchPub() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		start := time.Now()
+		start, cpu := time.Now(), cpuTime()
 		err = each(pubs, func(i int, c *client.Client) error {
 			mine := slices.Clone(payload)
 			for n := range f.share(i) {
@@ -223,10 +234,10 @@ func (a *app) benchPub() *cobra.Command {
 			}
 			return c.Flush(cmd.Context())
 		})
-		results := []result{f.result("pub "+subject, time.Since(start), int64(f.messages), nil)}
 		if err != nil {
 			return err
 		}
+		results := []result{f.result("pub "+subject, time.Since(start), int64(f.messages), nil).busy(cpu)}
 		if f.subs > 0 {
 			results = append(results, counters.result(&f, subject, start))
 		}
@@ -309,14 +320,14 @@ func (a *app) benchDurable() *cobra.Command {
 			}
 		}
 		var s spread
-		start := time.Now()
+		start, cpu := time.Now(), cpuTime()
 		err = each(clients, func(i int, c *client.Client) error {
 			return f.storeMany(ctx, c, subject, f.share(i), &s)
 		})
 		if err != nil {
 			return a.storeProblem(ctx, err, subject)
 		}
-		r := f.result("durable "+subject, time.Since(start), int64(f.messages), &s)
+		r := f.result("durable "+subject, time.Since(start), int64(f.messages), &s).busy(cpu)
 		r.Window = f.window
 		return a.printResults(r)
 	}

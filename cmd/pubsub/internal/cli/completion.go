@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -101,20 +102,32 @@ func (a *app) completeSubjects(cmd *cobra.Command, args []string, _ string) ([]s
 	if len(args) > 0 && cmd.Name() != "sub" {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return a.ask(cmd, func(ctx context.Context, c *client.Client) ([]string, error) {
-		var subjects []string
-		if topics, err := c.Topics(ctx); err == nil {
-			for _, t := range topics {
-				subjects = append(subjects, t.Config.Subjects...)
-			}
+	return a.ask(cmd, func(ctx context.Context, c *client.Client) ([]string, error) { return knownSubjects(ctx, c), nil })
+}
+
+// knownSubjects is what topics capture and advertisements declare, as far as it
+// can be learnt.
+func knownSubjects(ctx context.Context, c *client.Client) []string {
+	var subjects []string
+	if topics, err := c.Topics(ctx); err == nil {
+		for _, t := range topics {
+			subjects = append(subjects, t.Config.Subjects...)
 		}
-		if ads, err := c.Discover(ctx, client.Query{}); err == nil {
-			for _, ad := range ads {
-				subjects = append(subjects, ad.Pattern())
-			}
+	}
+	if ads, err := c.Discover(ctx, client.Query{}); err == nil {
+		for _, ad := range ads {
+			subjects = append(subjects, ad.Pattern())
 		}
-		return subjects, nil
-	})
+	}
+	slices.Sort(subjects)
+	return slices.Compact(subjects)
+}
+
+// liveSubjects asks for subjects to suggest.
+func (a *app) liveSubjects(ctx context.Context) []string {
+	ctx, cancel := context.WithTimeout(ctx, completionBudget)
+	defer cancel()
+	return knownSubjects(ctx, a.client)
 }
 
 func (a *app) completeContexts(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {

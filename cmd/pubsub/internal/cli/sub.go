@@ -311,7 +311,7 @@ func (a *app) print(ctx context.Context, incoming <-chan *client.Message, subs [
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		case <-timer.C:
-			return nil, waitProblem(out.Count(), f)
+			return nil, a.waitProblem(ctx, subs[0].Subject(), out.Count(), f)
 		case <-subs[0].Done():
 			return nil, &problem{code: exitUnhealthy, what: "the subscription ended: the connection or the reader is gone", err: client.ErrClosed}
 		}
@@ -361,8 +361,12 @@ func (a *app) dropped(subs []*client.Subscription) {
 	}
 }
 
-func waitProblem(got int, f subFlags) error {
+// waitProblem says that nothing came, and what is there that was perhaps meant.
+func (a *app) waitProblem(ctx context.Context, subject string, got int, f subFlags) error {
 	what := fmt.Sprintf("no message in %s", f.wait)
+	if got == 0 {
+		what += suggestion(subject, a.liveSubjects(ctx))
+	}
 	if got > 0 {
 		what = fmt.Sprintf("no further message in %s, after %s", f.wait, plural(got, "message"))
 		if f.count > 0 {

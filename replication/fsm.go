@@ -75,9 +75,7 @@ type persister struct{ Snapshot }
 
 func (p persister) Persist(sink raft.SnapshotSink) error { return p.Snapshot.Persist(sink) }
 
-// complete tells whether the machine's snapshots hold its whole state.
-func (g *Group) complete() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.flushed == 0
-}
+// complete tells whether the machine's snapshots hold its whole state. Those of a
+// data group's machine are manifests of its files: they are worth no more than
+// what has been flushed.
+func (g *Group) complete() bool { return g.wal == nil }

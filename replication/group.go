@@ -49,7 +49,7 @@ type Group struct {
 	queue    []*Proposal // waiting for their turn
 	bytes    int64       // of both
 	stuck    *time.Timer // runs while pending is not empty
-	flushed  uint64      // 0: the machine never said, its snapshots are complete
+	flushed  uint64      // what the machine's own files hold
 	flushed1 uint64      // the flush before
 	empty    sync.Cond   // pending and queue became empty
 }
@@ -101,8 +101,13 @@ func signal(c chan struct{}) {
 }
 
 // noSpace tells whether the disk is too full for more. The log of group 0 has no
-// reserve of its own, so the node's free space counts.
-func (g *Group) noSpace() bool { return g.node.wal.NoSpace() }
+// reserve of its own and nobody who watches for it, so it has a look itself.
+func (g *Group) noSpace() bool {
+	if g.wal == nil {
+		g.node.wal.CheckSpace()
+	}
+	return g.node.wal.NoSpace()
+}
 
 // admitLocked counts a proposal as given to raft.
 func (g *Group) admitLocked(p *Proposal) {
@@ -144,7 +149,7 @@ func (g *Group) answer(entries []Entry, results []any) {
 	ended := make([]*Proposal, len(entries))
 	for i := range entries {
 		for j, p := range g.pending {
-			if &p.data[0] == &entries[i].Data[0] {
+			if len(entries[i].Data) == len(p.data) && &p.data[0] == &entries[i].Data[0] {
 				ended[i] = p
 				g.pending = append(g.pending[:j], g.pending[j+1:]...)
 				g.bytes -= int64(len(p.data))
@@ -276,8 +281,9 @@ func (g *Group) Entry(i topics.Index) ([]byte, bool) {
 
 // Flushed tells that the state machine's own files hold everything up to i,
 // durably. The log below the flush before this one may then be recycled, after
-// the next snapshot. It does not wait for that. A machine that never calls it has
-// complete snapshots; they are taken by themselves.
+// the next snapshot. It does not wait for that. A data group's log grows until its
+// machine calls it. The machine of group 0 has no files, its snapshots are
+// complete and are taken by themselves: it need not call it.
 func (g *Group) Flushed(i topics.Index) error {
 	if applied := g.applied.Load(); uint64(i) > applied {
 		return fmt.Errorf("group %d: flushed up to %d, but only applied up to %d", g.id, i, applied)

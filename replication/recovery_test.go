@@ -23,32 +23,47 @@ func tiny(dir string) Config {
 
 func text(i int) string { return fmt.Sprintf("%06d %s", i, strings.Repeat("x", i%900)) }
 
-// TestCompleteSnapshotsRecycleTheLog: a machine without files of its own.
-func TestCompleteSnapshotsRecycleTheLog(t *testing.T) {
-	for _, id := range []topics.GroupID{0, 1} {
-		t.Run(fmt.Sprint(id), func(t *testing.T) {
-			dir := t.TempDir()
-			var want []string
-			for round := range 3 {
-				n := openNode(t, tiny(dir))
-				sm := &list{}
-				g := startGroup(t, n, id, sm)
-				if !slices.Equal(sm.all(), want) {
-					t.Fatalf("round %d: %d entries after Start, want %d", round, len(sm.all()), len(want))
-				}
-				if round > 0 && sm.restores != 1 {
-					t.Errorf("round %d: restored %d times", round, sm.restores)
-				}
-				for range 400 {
-					want = append(want, text(len(want)))
-					propose(t, g, want[len(want)-1])
-				}
-				await(t, "the log is trimmed", func() bool { s := g.Stats(); return s.Snapshot > 0 && s.First > 1 })
-				s := g.Stats()
-				t.Logf("log %d to %d, snapshot %d, %d bytes", s.First, s.Last, s.Snapshot, s.LogBytes)
-				closeNode(t, n)
-			}
-		})
+// TestCompleteSnapshotsTrimTheLog: group 0's machine has no files of its own.
+func TestCompleteSnapshotsTrimTheLog(t *testing.T) {
+	dir := t.TempDir()
+	var want []string
+	for round := range 3 {
+		n := openNode(t, tiny(dir))
+		sm := &list{}
+		g := startGroup(t, n, 0, sm)
+		if !slices.Equal(sm.all(), want) {
+			t.Fatalf("round %d: %d entries after Start, want %d", round, len(sm.all()), len(want))
+		}
+		if round > 0 && sm.restores != 1 {
+			t.Errorf("round %d: restored %d times", round, sm.restores)
+		}
+		for range 300 {
+			want = append(want, text(len(want)))
+			propose(t, g, want[len(want)-1])
+		}
+		await(t, "the log is trimmed", func() bool { s := g.Stats(); return s.Snapshot > 0 && s.First > 1 })
+		closeNode(t, n)
+	}
+}
+
+// TestUnflushedEntriesStay: a data group's log is kept until its machine has
+// flushed, whatever its length.
+func TestUnflushedEntriesStay(t *testing.T) {
+	dir := t.TempDir()
+	n := openNode(t, tiny(dir))
+	g := startGroup(t, n, 1, &list{})
+	for i := range 400 {
+		propose(t, g, text(i))
+	}
+	if s := g.Stats(); s.First != 1 || s.Snapshot != 0 {
+		t.Errorf("the log begins at %d, snapshot %d", s.First, s.Snapshot)
+	}
+	closeNode(t, n)
+	n = openNode(t, tiny(dir))
+	sm := &list{}
+	startGroup(t, n, 1, sm)
+	if len(sm.all()) != 400 {
+		t.Errorf("%d entries after a restart", len(sm.all()))
 	}
 }
 

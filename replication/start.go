@@ -228,6 +228,15 @@ func (g *Group) rebuild(sm StateMachine, votes *stable.Store) error {
 	if last > snap.Index && first > snap.Index+1 {
 		return &GapError{Group: g.id, Applied: topics.Index(snap.Index), First: topics.Index(first)}
 	}
+	if g.wal == nil {
+		// The write-ahead log has been read as a whole. This one hasn't, and raft
+		// would panic over damage.
+		for i := snap.Index + 1; i <= last; i++ {
+			if err := g.logs.GetLog(i, new(raft.Log)); err != nil {
+				return fmt.Errorf("read entry %d of the log: %w", i, err)
+			}
+		}
+	}
 	g.applied.Store(applied)
 	return nil
 }

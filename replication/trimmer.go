@@ -34,22 +34,21 @@ func (t *trimmer) DeleteRange(from, to uint64) error {
 	if err != nil {
 		return err
 	}
-	keep := min(older, to)
+	end := min(older, to) // the last entry that may go
 	g := t.group
-	g.mu.Lock()
-	if g.flushed > 0 {
-		keep = min(keep, g.flushed1)
+	switch {
+	case g.complete() && last > catalogTrailing:
+		end = min(end, last-catalogTrailing)
+	case g.complete():
+		return nil
+	default:
+		g.mu.Lock()
+		end = min(end, g.flushed1)
+		g.mu.Unlock()
+		end = min(end, g.wal.Back(g.node.cfg.TrailingBytes)-1)
 	}
-	g.mu.Unlock()
-	if g.wal != nil {
-		keep = min(keep, g.wal.Back(g.node.cfg.TrailingBytes)-1)
-	} else if last > catalogTrailing {
-		keep = min(keep, last-catalogTrailing)
-	} else {
+	if end < from {
 		return nil
 	}
-	if keep < from {
-		return nil
-	}
-	return t.LogStore.DeleteRange(from, keep)
+	return t.LogStore.DeleteRange(from, end)
 }

@@ -75,6 +75,9 @@ func Open(o Options) (*Store, error) {
 	if err := o.FS.MkdirAll(o.Dir); err != nil {
 		return nil, fmt.Errorf("open snapshots: %w", err)
 	}
+	if err := o.FS.SyncDir(filepath.Dir(o.Dir)); err != nil {
+		return nil, fmt.Errorf("open snapshots: %w", err)
+	}
 	names, err := o.FS.List(o.Dir)
 	if err != nil {
 		return nil, fmt.Errorf("open snapshots: %w", err)

@@ -216,11 +216,12 @@ func (l *Log) tend() error {
 		}
 	}
 	if l.Stats().Segments == 0 {
-		return nil // nothing was ever written: stay small
+		return l.checkSpace() // nothing was ever written: stay small
 	}
 	if l.pool.len() == 0 {
 		sp, err := l.makeSpare(0)
 		if errors.Is(err, disk.ErrNoSpace) {
+			l.starved.Store(true)
 			l.setFull(true, err)
 			return nil
 		}
@@ -229,16 +230,22 @@ func (l *Log) tend() error {
 		}
 		l.pool.put(sp)
 	}
+	l.starved.Store(false)
 	if err := l.checkSpace(); err != nil {
 		return err
 	}
 	return l.prewrite()
 }
 
+// checkSpace looks at the free space. That it has a spare segment does not help
+// the log if the machines' files can't grow.
 func (l *Log) checkSpace() error {
 	free, err := l.opt.FS.Free(l.opt.Dir)
 	if err != nil {
 		return err
+	}
+	if l.starved.Load() && free >= l.opt.ReserveBytes {
+		return nil // a quota, say: only a spare that was made proves that there is space
 	}
 	l.setFull(free < l.opt.ReserveBytes, fmt.Errorf("%d bytes are free, %d are to be kept", free, l.opt.ReserveBytes))
 	return nil

@@ -88,9 +88,11 @@ type Log struct {
 	pool pool
 
 	fatal    sync.Once
-	dirty    atomic.Bool // the marker has unsynced writes
-	filling  atomic.Bool // the segment in use is more than a quarter full
-	full     atomic.Bool // see NoSpace
+	dirty    atomic.Bool  // the marker has unsynced writes
+	filling  atomic.Bool  // the segment in use is more than a quarter full
+	full     atomic.Bool  // see NoSpace
+	starved  atomic.Bool  // a spare could not be made
+	looked   atomic.Int64 // when CheckSpace asked last, ns since 1970
 	kicks    chan struct{}
 	closing  chan struct{}
 	stopped  sync.WaitGroup
@@ -152,6 +154,21 @@ func (l *Log) groupLocked(id uint32) *Group {
 // none can be made, or the free space is below the reserve. Stores still work
 // until the segment in use is full. It becomes false by itself.
 func (l *Log) NoSpace() bool { return l.full.Load() }
+
+// spaceEvery is how often CheckSpace really asks.
+const spaceEvery = 100 * time.Millisecond
+
+// CheckSpace brings NoSpace up to date. It asks the file system at most every
+// 100 ms; the log itself asks when it is written to.
+func (l *Log) CheckSpace() {
+	now := time.Now().UnixNano()
+	if last := l.looked.Load(); now-last < int64(spaceEvery) || !l.looked.CompareAndSwap(last, now) {
+		return
+	}
+	if err := l.checkSpace(); err != nil {
+		l.opt.Log.Warn("the free space is not known", "error", err)
+	}
+}
 
 // Stats returns the log's state.
 func (l *Log) Stats() Stats {

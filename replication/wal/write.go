@@ -334,6 +334,7 @@ func (l *Log) takeSpare(size int64) (*spare, error) {
 		if err == nil || !errors.Is(err, disk.ErrNoSpace) {
 			return sp, err
 		}
+		l.starved.Store(true)
 		l.setFull(true, err)
 		l.kick()
 		select {

@@ -280,6 +280,9 @@ func (s *Service) expire(ended []leaseKey) (retry bool) {
 			s.forget(k)
 			continue
 		}
+		if s.held(k) {
+			continue // taken up again since the sweep
+		}
 		ctx, cancel := context.WithTimeout(s.ctx, requestPatience)
 		err := s.o.Catalogue.Withdraw(ctx, a, true)
 		cancel()
@@ -300,6 +303,13 @@ func (s *Service) forget(k leaseKey) {
 	if e := s.leases.all[k]; e != nil && len(e.holders) == 0 {
 		s.leases.drop(k)
 	}
+}
+
+func (s *Service) held(k leaseKey) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.leases.all[k]
+	return e != nil && len(e.holders) > 0
 }
 
 func (s *Service) find(k leaseKey) *catalogue.Advertisement {

@@ -46,11 +46,25 @@ func (c *Command) parseFlags(args []string) error {
 		}
 		return Faults{{"command line", text}}
 	case fs.NArg() > 0:
-		if word := fs.Arg(0); word == "help" || word == "version" {
-			c.Action = map[string]Action{"help": Help, "version": Version}[word]
-			return nil
-		}
-		return Faults{{"command line", fmt.Sprintf("unexpected argument %q; flags start with -, a configuration file is given by -c", fs.Arg(0))}}
+		return c.word(fs.Args())
+	}
+	return nil
+}
+
+// word reads what stands behind the flags: "help", "version" or "config check
+// FILE", which is -t -c FILE.
+func (c *Command) word(args []string) error {
+	switch {
+	case len(args) == 1 && args[0] == "help":
+		c.Action = Help
+	case len(args) == 1 && args[0] == "version":
+		c.Action = Version
+	case len(args) == 3 && args[0] == "config" && args[1] == "check":
+		c.Action, c.file = Check, args[2]
+	case args[0] == "config":
+		return Faults{{"command line", "config check wants a file: config check FILE"}}
+	default:
+		return Faults{{"command line", fmt.Sprintf("unexpected argument %q; flags start with -, a configuration file is given by -c", args[0])}}
 	}
 	return nil
 }
@@ -59,7 +73,7 @@ func (c *Command) parseFlags(args []string) error {
 func Usage(program string) string {
 	c := &Command{}
 	var b strings.Builder
-	fmt.Fprintf(&b, "Usage: %s [flags]\n\nFlags override the configuration file. They take one or two dashes.\n\n", program)
+	fmt.Fprintf(&b, "Usage: %[1]s [flags]\n       %[1]s config check FILE\n\nFlags override the configuration file. They take one or two dashes.\n\n", program)
 	for _, s := range c.flags() {
 		var shown []string
 		for name := range strings.SplitSeq(s.names, "|") {

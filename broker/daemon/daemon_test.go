@@ -197,6 +197,9 @@ func TestCheck(t *testing.T) {
 	if want := regexp.MustCompile(`^nats-server: configuration file ` + regexp.QuoteMeta(good) + ` is valid \(sha256:[0-9a-f]{64}\)\n$`); code != 0 || !want.MatchString(bad) {
 		t.Errorf("%d %q", code, bad)
 	}
+	if code, _, bad := call("brokerd", "config", "check", good); code != 0 || !strings.Contains(bad, "is valid (sha256:") {
+		t.Errorf("config check: %d %q", code, bad)
+	}
 	wrong := write(t, filepath.Join(t.TempDir(), "wrong.conf"), "port: x\nhots: y\n")
 	code, _, bad = call("brokerd", "-t", "-c", wrong)
 	if code != exitUsage || !strings.Contains(bad, wrong+":1:1: port wants a number") || !strings.Contains(bad, wrong+`:2:1: unknown key "hots" (did you mean "host"?)`) {

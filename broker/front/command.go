@@ -61,8 +61,10 @@ func (s *session) command(c *outgoing) bool {
 		s.pong()
 	case wire.Connect:
 		return s.connectAs(c.Arg)
-	case wire.Info, wire.OK, wire.Err:
-		// Tolerated from clients, and ignored.
+	case wire.Err:
+		return s.fail("", ReasonParseError) // a client that speaks like a server
+	case wire.Info, wire.OK:
+		// Tolerated, and ignored.
 	}
 	return true
 }
@@ -102,10 +104,10 @@ func (s *session) publish(c *outgoing) bool {
 	if len(m.captures) > 0 {
 		s.st.capture(m, c)
 	}
-	n := s.st.deliver(m, c)
 	if s.connect.Verbose {
 		s.send(wire.OKLine)
 	}
+	n := s.st.deliver(m, c)
 	if n == 0 && len(m.captures) == 0 && len(c.Reply) > 0 && s.connect.NoResponders {
 		s.noResponders(&c.Command)
 	}
@@ -159,28 +161,17 @@ func (s *session) noResponders(c *wire.Command) {
 	if own == nil {
 		return
 	}
-	last := false
-	if own.max.Load() > 0 {
-		var ok bool
-		if ok, last = own.take(); !ok {
-			return
-		}
-	} else {
-		own.delivered.Add(1)
-	}
+	// It isn't counted: it is no delivery of what was subscribed to.
 	header := wire.NewStatus(503, "", "Nats-Subject", string(c.Subject))
 	s.send(wire.AppendMsg(nil, c.Reply, []byte(own.sid), nil, header, nil))
 	s.st.stageFor(s).msgs++
-	if last {
-		s.removeSub(own)
-	}
 }
 
 // subscribe handles SUB.
 func (s *session) subscribe(c *wire.Command) bool {
 	subj, queue, sid := string(c.Subject), string(c.Queue), string(c.SID)
 	o := s.srv.opts()
-	if !subject.Valid(subj) || queue != "" && !subject.Valid(queue) {
+	if !subject.Valid(subj) {
 		s.sendErr(wire.TextInvalidSubject)
 		return true
 	}

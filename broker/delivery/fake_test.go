@@ -417,3 +417,6 @@ func (w *world) info(name string) LiveInfo {
 	}
 	return i
 }
+
+// pass lets the bubble's time pass.
+func (w *world) pass(d time.Duration) { <-time.After(d) }

@@ -33,7 +33,7 @@ func TestPullGivesWhatIsThereAndWaitsForMore(t *testing.T) {
 		}
 		w.publish("c")
 		w.want("in.1", "m3")
-		time.Sleep(6 * time.Second)
+		w.pass(6 * time.Second)
 		w.want("in.1")
 	})
 }
@@ -87,7 +87,7 @@ func TestPullStatuses(t *testing.T) {
 				w.consumer("c", tt.cfg)
 				w.pull("c", "in", tt.body)
 				if tt.wait > 0 {
-					time.Sleep(tt.wait)
+					w.pass(tt.wait)
 				}
 				w.want("in", tt.want...)
 			})
@@ -102,7 +102,7 @@ func TestPullTimeoutTellsWhatIsLeft(t *testing.T) {
 		w.publish("a")
 		w.consumer("c", topics.ConsumerConfig{})
 		w.pull("c", "in", `{"batch":3,"max_bytes":500,"expires":1000000000}`)
-		time.Sleep(2 * time.Second)
+		w.pass(2 * time.Second)
 		got := w.want("in", "m1", "408 Request Timeout")
 		size := len(got[0].subject) + len(got[0].reply) + len(got[0].payload)
 		want := fmt.Sprintf("NATS/1.0 408 Request Timeout\r\nNats-Pending-Messages: 2\r\nNats-Pending-Bytes: %d\r\n\r\n", 500-size)
@@ -155,7 +155,7 @@ func TestAcknowledgements(t *testing.T) {
 		}
 		w.ack(m[0], "+ACK", "sync")
 		w.want("sync", "") // once more: there is nothing to record
-		time.Sleep(time.Second)
+		w.pass(time.Second)
 		w.ack(m[0], "what?", "sync")
 		w.want("sync", "")
 		w.ack(m[1], "-NAK", "")
@@ -165,7 +165,7 @@ func TestAcknowledgements(t *testing.T) {
 		}
 		w.ack(m[2], `-NAK {"delay":3000000000}`, "")
 		w.want("in")
-		time.Sleep(4 * time.Second)
+		w.pass(4 * time.Second)
 		w.want("in", "m3")
 		w.ack(m[3], "+TERM bad input", "")
 		term := w.take("$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.S.c")
@@ -175,7 +175,7 @@ func TestAcknowledgements(t *testing.T) {
 		if n := len(w.take("$JS.EVENT.ADVISORY.CONSUMER.MSG_NAKED.S.c")); n != 2 {
 			t.Errorf("%d nak advisories", n)
 		}
-		time.Sleep(20 * time.Second) // both have been delivered twice
+		w.pass(20 * time.Second) // both have been delivered twice
 		w.want("in")
 		max := w.take("$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.S.c")
 		if len(max) != 2 || !strings.Contains(max[0].payload, `"stream_seq":2,"deliveries":2`) {
@@ -200,11 +200,11 @@ func TestProgressAndRedelivery(t *testing.T) {
 		w.consumer("c", topics.ConsumerConfig{AckWait: 10 * time.Second})
 		w.pull("c", "in", `{"batch":10,"expires":100000000000}`)
 		m := w.want("in", "m1")
-		time.Sleep(8 * time.Second)
+		w.pass(8 * time.Second)
 		w.ack(m[0], "+WPI", "")
-		time.Sleep(8 * time.Second)
+		w.pass(8 * time.Second)
 		w.want("in")
-		time.Sleep(3 * time.Second)
+		w.pass(3 * time.Second)
 		w.want("in", "m1")
 		if i := w.info("c"); i.NumRedelivered != 1 || i.NumAckPending != 1 {
 			t.Errorf("info %+v", i)
@@ -268,12 +268,12 @@ func TestNewLeaderGoesOnWhereTheOldOneWas(t *testing.T) {
 		w.pull("c", "in", `2`)
 		m := w.want("in", "m1", "m2")
 		w.ack(m[0], "", "")
-		time.Sleep(time.Second)
+		w.pass(time.Second)
 		w.e.Lead(false)
 		w.e.Lead(true)
 		w.pull("c", "in", `{"batch":5,"expires":100000000000}`)
 		w.want("in", "m3")
-		time.Sleep(10 * time.Second)
+		w.pass(10 * time.Second)
 		w.want("in", "m2", "m3")
 	})
 }
@@ -302,9 +302,9 @@ func TestMissingMessagesAreDropped(t *testing.T) {
 		w.want("in", "m1", "m2", "m3")
 		w.remove(1)
 		w.remove(3)
-		time.Sleep(2 * time.Second)
+		w.pass(2 * time.Second)
 		w.pull("c", "in", `{"batch":5,"expires":1000000}`)
-		time.Sleep(100 * time.Millisecond)
+		w.pass(100 * time.Millisecond)
 		w.want("in", "m2", "408 Request Timeout")
 		if i := w.info("c"); i.NumAckPending != 1 {
 			t.Errorf("info %+v", i)
@@ -326,7 +326,7 @@ func TestFailedProposalFallsBack(t *testing.T) {
 		w.mu.Lock()
 		w.refuse = nil
 		w.mu.Unlock()
-		time.Sleep(time.Second)
+		w.pass(time.Second)
 		m = w.want("in", "m1")
 		w.ack(m[0], "", "sync")
 		w.want("sync", "")

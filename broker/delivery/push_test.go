@@ -29,7 +29,7 @@ func TestPushFollowsInterest(t *testing.T) {
 		}
 		w.listen("d", false)
 		w.publish("b")
-		time.Sleep(2 * time.Second)
+		w.pass(2 * time.Second)
 		w.want("d")
 		w.listen("d", true)
 		w.want("d", "m1", "m2")
@@ -41,10 +41,10 @@ func TestPushDeliverGroup(t *testing.T) {
 		w.publish("a")
 		w.consumer("c", topics.ConsumerConfig{DeliverSubject: "d", DeliverGroup: "g"})
 		w.listen("d", true) // not of the group
-		time.Sleep(time.Second)
+		w.pass(time.Second)
 		w.want("d")
 		w.listen("d g", true)
-		time.Sleep(time.Second)
+		w.pass(time.Second)
 		w.want("d", "m1")
 		w.listen("d g", false)
 		w.publish("b")
@@ -56,17 +56,17 @@ func TestPushHeartbeats(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.consumer("c", topics.ConsumerConfig{DeliverSubject: "d", Heartbeat: time.Second, AckPolicy: topics.AckNone})
 		w.listen("d", true)
-		time.Sleep(2500 * time.Millisecond)
+		w.pass(2500 * time.Millisecond)
 		w.want("d", "100 Idle Heartbeat", "100 Idle Heartbeat")
 		w.publish("a", "b")
 		w.want("d", "m1", "m2")
-		time.Sleep(1100 * time.Millisecond)
+		w.pass(1100 * time.Millisecond)
 		got := w.want("d", "100 Idle Heartbeat")
 		if want := "NATS/1.0 100 Idle Heartbeat\r\nNats-Last-Consumer: 2\r\nNats-Last-Stream: 2\r\n\r\n"; got[0].header != want {
 			t.Errorf("header %q, want %q", got[0].header, want)
 		}
 		w.listen("d", false)
-		time.Sleep(5 * time.Second)
+		w.pass(5 * time.Second)
 		w.want("d")
 	})
 }
@@ -96,7 +96,7 @@ func TestPushFlowControl(t *testing.T) {
 		if n != 3 || !strings.HasPrefix(fc, "$JS.FC.S.c.") {
 			t.Fatalf("%d messages and flow control %q", n, fc)
 		}
-		time.Sleep(1500 * time.Millisecond)
+		w.pass(1500 * time.Millisecond)
 		beat := w.want("d", "100 Idle Heartbeat")
 		if !strings.Contains(beat[0].header, "Nats-Consumer-Stalled: "+fc+"\r\n") {
 			t.Errorf("heartbeat %q", beat[0].header)
@@ -155,7 +155,7 @@ func TestRateLimit(t *testing.T) {
 			w.publish("a")
 		}
 		w.listen("d", true)
-		time.Sleep(2 * time.Second)
+		w.pass(2 * time.Second)
 		got := w.take("d")
 		size := 0
 		for _, s := range got {
@@ -170,14 +170,14 @@ func TestRateLimit(t *testing.T) {
 func TestReplayOriginal(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.publish("a")
-		time.Sleep(2 * time.Second)
+		w.pass(2 * time.Second)
 		w.publish("a")
-		time.Sleep(3 * time.Second)
+		w.pass(3 * time.Second)
 		w.publish("a")
 		w.consumer("c", topics.ConsumerConfig{DeliverSubject: "d", ReplayPolicy: topics.ReplayOriginal, AckPolicy: topics.AckNone})
 		start := time.Now()
 		w.listen("d", true)
-		time.Sleep(10 * time.Second)
+		w.pass(10 * time.Second)
 		w.publish("a", "a")
 		got := w.want("d", "m1", "m2", "m3", "m4", "m5")
 		for i, want := range []time.Duration{0, 2 * time.Second, 5 * time.Second, 10 * time.Second, 10 * time.Second} {
@@ -219,9 +219,9 @@ func TestPauseAndResume(t *testing.T) {
 		if i := w.info("c"); !i.Paused || i.PauseRemaining != 3500*time.Millisecond {
 			t.Errorf("info %+v", i)
 		}
-		time.Sleep(3200 * time.Millisecond)
+		w.pass(3200 * time.Millisecond)
 		w.want("d", "100 Idle Heartbeat", "100 Idle Heartbeat", "100 Idle Heartbeat")
-		time.Sleep(time.Second)
+		w.pass(time.Second)
 		w.want("d", "m1")
 	})
 }
@@ -237,7 +237,7 @@ func TestReset(t *testing.T) {
 		w.topic.mu.Unlock()
 		w.e.ConsumerChanged(7, "c", Updated)
 		w.want("in", "m2", "m3")
-		time.Sleep(time.Second)
+		w.pass(time.Second)
 		if c := w.topic.Consumer("c"); c.NumAckPending() != 2 || c.Delivered().Stream != 3 {
 			t.Errorf("replicated copy: %d pending, delivered %+v", c.NumAckPending(), c.Delivered())
 		}
@@ -267,9 +267,9 @@ func TestUnusedConsumersAreDeleted(t *testing.T) {
 		w.consumer("push", topics.ConsumerConfig{InactiveThreshold: 10 * time.Second, DeliverSubject: "d"})
 		w.consumer("durable", topics.ConsumerConfig{})
 		w.listen("d", true)
-		time.Sleep(8 * time.Second)
+		w.pass(8 * time.Second)
 		w.pull("pull", "in", `{"expires":5000000000}`)
-		time.Sleep(12 * time.Second)
+		w.pass(12 * time.Second)
 		gone := func() []string {
 			synctest.Wait()
 			w.mu.Lock()
@@ -279,7 +279,7 @@ func TestUnusedConsumersAreDeleted(t *testing.T) {
 		if g := gone(); len(g) != 0 {
 			t.Fatalf("deleted %q", g)
 		}
-		time.Sleep(4 * time.Second)
+		w.pass(4 * time.Second)
 		if g := gone(); !slices.Equal(g, []string{"pull"}) {
 			t.Fatalf("deleted %q", g)
 		}
@@ -288,7 +288,7 @@ func TestUnusedConsumersAreDeleted(t *testing.T) {
 		delete(w.topic.consumers, "pull")
 		w.topic.mu.Unlock()
 		w.listen("d", false)
-		time.Sleep(11 * time.Second)
+		w.pass(11 * time.Second)
 		if g := gone(); !slices.Equal(g, []string{"pull", "push"}) {
 			t.Fatalf("deleted %q", g)
 		}
@@ -323,7 +323,7 @@ func TestPinnedClient(t *testing.T) {
 		if n := len(w.take("$JS.EVENT.ADVISORY.CONSUMER.PINNED.S.c")); n != 2 {
 			t.Errorf("%d pinned advisories", n)
 		}
-		time.Sleep(11 * time.Second) // the second client doesn't pull again
+		w.pass(11 * time.Second) // the second client doesn't pull again
 		if i := w.info("c"); i.PinnedClientID != "" {
 			t.Errorf("still pinned to %q", i.PinnedClientID)
 		}
@@ -364,7 +364,7 @@ func TestAckMetrics(t *testing.T) {
 		w.consumer("c", topics.ConsumerConfig{SampleFrequency: "100%"})
 		w.pull("c", "in", "")
 		m := w.want("in", "m1")
-		time.Sleep(time.Second)
+		w.pass(time.Second)
 		w.ack(m[0], "", "")
 		got := w.take("$JS.EVENT.METRIC.CONSUMER.ACK.S.c")
 		if len(got) != 1 || !strings.Contains(got[0].payload, `"ack_time":1000000000,"deliveries":1`) ||
@@ -381,7 +381,7 @@ func TestIdleEngineHasNoTimer(t *testing.T) {
 		w.pull("c", "in", `{"batch":1}`)
 		m := w.want("in", "m1")
 		w.ack(m[0], "", "")
-		time.Sleep(time.Minute)
+		w.pass(time.Minute)
 		synctest.Wait()
 		w.e.clock.mu.Lock()
 		n := len(w.e.clock.heap)
@@ -405,7 +405,7 @@ func TestRecordsRideTogether(t *testing.T) {
 		for _, s := range w.take("in") {
 			w.ack(s, "", "")
 		}
-		time.Sleep(time.Second)
+		w.pass(time.Second)
 		w.mu.Lock()
 		n := w.submits
 		w.mu.Unlock()

@@ -3,6 +3,8 @@ package client_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -48,6 +50,26 @@ func TestAnAdvertisementMakesItsTopicAndCanBeFound(t *testing.T) {
 	}
 	if _, err := c.Topic(t.Context(), "orders"); err != nil {
 		t.Errorf("the topic went with its advertisement: %v", err)
+	}
+}
+
+func TestLongListsComeWhole(t *testing.T) {
+	c := connect(t)
+	const n = 30
+	for i := range n {
+		long := client.Advertisement{Name: fmt.Sprintf("long-%02d", i), Subject: "long", Description: strings.Repeat("x", 60<<10), Lease: client.Lease{Mode: client.LeasePermanent}}
+		if _, err := c.PutAdvertisement(t.Context(), long); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all, err := c.Discover(t.Context(), client.Query{})
+	if err != nil || len(all) != n {
+		t.Fatalf("%d of %d, %v", len(all), n, err)
+	}
+	for i, ad := range all {
+		if ad.Name != fmt.Sprintf("long-%02d", i) {
+			t.Errorf("%d is %s", i, ad.Name)
+		}
 	}
 }
 

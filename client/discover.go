@@ -67,14 +67,23 @@ func overlap(a, b string) bool {
 	}
 }
 
-// Discover returns the advertisements that match, sorted by name.
+// Discover returns the advertisements that match, sorted by name, as they were
+// at one moment.
 func (c *Client) Discover(ctx context.Context, q Query) ([]Advertisement, error) {
 	matching := []Advertisement{}
-	for offset := 0; ; {
+	var revision uint64
+	for offset, restarts := 0, 0; ; {
 		page, err := c.advRequest(ctx, "discover", q.Subject, advList, q.at(offset))
 		if err != nil {
 			return nil, err
 		}
+		if offset > 0 && page.Revision != revision && restarts < discoverRestartsMax {
+			// Something changed since the first page, so that this one may not
+			// follow it: begin anew.
+			offset, restarts, matching = 0, restarts+1, matching[:0]
+			continue
+		}
+		revision = page.Revision
 		for i := range page.Advertisements {
 			if q.matches(&page.Advertisements[i]) {
 				matching = append(matching, page.Advertisements[i])
@@ -87,6 +96,10 @@ func (c *Client) Discover(ctx context.Context, q Query) ([]Advertisement, error)
 		}
 	}
 }
+
+// discoverRestartsMax bounds how often a long list is begun anew because
+// advertisements change faster than it can be read; then it may have gaps.
+const discoverRestartsMax = 8
 
 // Advertisement returns one advertisement by its name. The owner is needed only
 // when several advertise under it.

@@ -44,7 +44,9 @@ func TestEveryErrorHasItsKind(t *testing.T) {
 		{api(10008, 503), ErrUnavailable, 10008},
 		{api(10025, 400), ErrInvalid, 10025},
 		{api(20001, 400), ErrInvalid, 20001},
-		{api(20004, 404), ErrNotFound, 20004},
+		{api(20002, 404), ErrNotFound, 20002},
+		{api(20004, 400), ErrNoSpace, 20004},
+		{api(20013, 503), ErrUnavailable, 20013},
 		{api(20005, 409), ErrConflict, 20005},
 		{errors.New("something else"), nil, 0},
 	} {

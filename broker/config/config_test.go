@@ -298,7 +298,7 @@ func TestAnonymous(t *testing.T) {
 		if got := o.Anonymous(); got != want {
 			t.Errorf("%s: anonymous %t, want %t", text, got, want)
 		}
-		if warned := len(o.Warnings) > 0; warned != (o.SystemUsersOnly()) {
+		if warned := len(o.Warnings) > 0; warned != o.SystemUsersOnly() {
 			t.Errorf("%s: warnings %v", text, o.Warnings)
 		}
 	}

@@ -239,14 +239,6 @@ func (d *decoder) flag(name string, to *bool) func(node) {
 	}
 }
 
-func (d *decoder) not(name string, to *bool) func(node) {
-	return func(n node) {
-		v := !*to
-		d.flag(name, &v)(n)
-		*to = !v
-	}
-}
-
 func (d *decoder) number(name string, to *int, low, high int64) func(node) {
 	return func(n node) {
 		v := int64(*to)

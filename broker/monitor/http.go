@@ -272,9 +272,18 @@ func (m *Monitor) serveReadyz(w http.ResponseWriter, _ *http.Request) {
 
 // indexPages are the links of the start page.
 var indexPages = []struct{ path, text string }{
-	{"varz", "General"}, {"jsz", "JetStream"}, {"connz", "Connections"}, {"accountz", "Accounts"},
-	{"accstatz", "Account stats"}, {"subsz", "Subscriptions"}, {"routez", "Routes"}, {"gatewayz", "Gateways"},
-	{"leafz", "Leaf nodes"}, {"healthz", "Health"}, {"readyz", "Readiness"}, {"metrics", "Metrics"},
+	{"varz", "General"},
+	{"jsz", "JetStream"},
+	{"connz", "Connections"},
+	{"accountz", "Accounts"},
+	{"accstatz", "Account stats"},
+	{"subsz", "Subscriptions"},
+	{"routez", "Routes"},
+	{"gatewayz", "Gateways"},
+	{"leafz", "Leaf nodes"},
+	{"healthz", "Health"},
+	{"readyz", "Readiness"},
+	{"metrics", "Metrics"},
 }
 
 func (m *Monitor) serveIndex(base string) http.HandlerFunc {

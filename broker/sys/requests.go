@@ -253,7 +253,7 @@ func (s *Services) subscribers(m *front.Message) {
 	n := 0
 	s.src.Front.Subscriptions(func(i front.SubInfo) bool {
 		if i.Account == q.Account && (q.Queue == "" || i.Queue == q.Queue) &&
-			(subject.Overlap(i.Subject, q.Subject)) {
+			subject.Overlap(i.Subject, q.Subject) {
 			n++
 		}
 		return true

@@ -142,3 +142,29 @@ func BenchmarkPubAck(b *testing.B) {
 		buf = appendPubAck(buf[:0], top, "", &r)
 	}
 }
+
+// BenchmarkCreateTopic is the whole creation of a topic, both groups and their
+// disks, one after the other.
+func BenchmarkCreateTopic(b *testing.B) {
+	n := open(b, b.TempDir())
+	i := 0
+	for b.Loop() {
+		n.create(conf(fmt.Sprint("t", i), fmt.Sprint("s.", i)))
+		i++
+	}
+}
+
+// BenchmarkOpen is starting a node that has a topic, and stopping it.
+func BenchmarkOpen(b *testing.B) {
+	dir := b.TempDir()
+	n := open(b, dir)
+	n.create(conf("t", "t"))
+	n.close()
+	for b.Loop() {
+		n := openOnly(b, dir)
+		if err := n.Start(Hooks{}); err != nil {
+			b.Fatal(err)
+		}
+		n.close()
+	}
+}

@@ -386,12 +386,15 @@ func TestOldMessagesExpire(t *testing.T) {
 
 func waitFor(t testing.TB, what string, done func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	late := time.After(10 * time.Second)
 	for !done() {
-		if time.Now().After(deadline) {
+		select {
+		case <-tick.C:
+		case <-late:
 			t.Fatalf("waited 10 s for %s", what)
 		}
-		time.Sleep(time.Millisecond)
 	}
 }
 

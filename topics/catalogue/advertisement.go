@@ -279,19 +279,9 @@ func (a *Advertisement) checkSchema() *topics.Fault {
 	if len(s.Inline) == 0 {
 		return nil
 	}
-	text := []byte(s.Inline)
-	if s.Inline[0] == '"' { // a schema that isn't JSON comes as a string; the digest is of its text
-		var t string
-		if err := json.Unmarshal(s.Inline, &t); err != nil {
-			return badAdvertisement("schema.inline", err.Error())
-		}
-		text = []byte(t)
-	} else {
-		var b bytes.Buffer
-		if err := json.Compact(&b, s.Inline); err != nil {
-			return badAdvertisement("schema.inline", err.Error())
-		}
-		text = b.Bytes()
+	text, err := schemaText(s.Inline)
+	if err != nil {
+		return badAdvertisement("schema.inline", err.Error())
 	}
 	sum := sha256.Sum256(text)
 	digest := hex.EncodeToString(sum[:])
@@ -300,6 +290,19 @@ func (a *Advertisement) checkSchema() *topics.Fault {
 	}
 	s.SHA256 = digest
 	return nil
+}
+
+// schemaText returns what the digest of an inline schema is of: the text of a JSON
+// string (a schema that isn't JSON comes as one), else the JSON without white space.
+func schemaText(inline json.RawMessage) ([]byte, error) {
+	if inline[0] == '"' {
+		var t string
+		err := json.Unmarshal(inline, &t)
+		return []byte(t), err
+	}
+	var b bytes.Buffer
+	err := json.Compact(&b, inline)
+	return b.Bytes(), err
 }
 
 // Pattern turns a subject with named tokens into one with wildcards: {name}

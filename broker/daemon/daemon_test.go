@@ -389,3 +389,30 @@ func TestJSONLog(t *testing.T) {
 		}
 	}
 }
+
+// TestFailedWriteEndsTheProcess lets the log run into a limit on the size of
+// files: the daemon must not go on with less on disk than it promises.
+func TestFailedWriteEndsTheProcess(t *testing.T) {
+	d := launch(t, "/bin/sh", "-c", `ulimit -f 9000; exec "$0" "$@"`, program(t, "brokerd"), "-p", "-1", "-sd", t.TempDir())
+	nc, err := nats.Connect(d.url(), nats.NoReconnect())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := nc.JetStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.AddStream(&nats.StreamConfig{Name: "S", Subjects: []string{"s"}}); err != nil {
+		t.Fatal(err)
+	}
+	payload := make([]byte, 512<<10)
+	for range 64 { // 32 MiB, far more than any file may hold
+		if _, err := js.Publish("s", payload); err != nil {
+			break
+		}
+	}
+	if code := d.exit(); code != exitError || !strings.Contains(d.text(), "[FTL] ") {
+		t.Errorf("exit code %d\n%s", code, d.text())
+	}
+}

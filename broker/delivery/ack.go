@@ -82,7 +82,7 @@ const acksWantedMost = 16384
 
 // Ack takes what an account's client published to $JS.ACK.>. When reply is set
 // the sender is answered once the acknowledgement is durable. It reports false
-// when the consumer isn't loaded here. The bytes are the caller's again on return.
+// when the consumer isn't here. The bytes are the caller's again on return.
 func (e *Engine) Ack(account string, subject, reply, body []byte) bool {
 	a, ok := parseAck(subject)
 	if !ok {

@@ -62,6 +62,7 @@ func (e *Engine) Lead(on bool) {
 		return
 	}
 	e.o.Topics(func(t Topic) bool {
+		e.topic(t.ID()) // so that acknowledgements find it
 		for _, name := range t.ConsumerNames() {
 			e.arouse(t, name)
 		}
@@ -138,8 +139,8 @@ func (e *Engine) ConsumerChanged(id topics.TopicID, name string, change Change) 
 	switch change {
 	case Created:
 		e.pool.call(func() {
-			if t := e.o.Topic(id); t != nil && e.leads.Load() {
-				e.arouse(t, name)
+			if t := e.topic(id); t != nil {
+				e.arouse(t.data, name)
 			}
 		})
 	case Updated:
@@ -225,7 +226,7 @@ func (e *Engine) reader(id topics.TopicID, name string) *reader {
 	return r
 }
 
-// readerByName looks a loaded consumer up by the tokens of an ack subject.
+// readerByName looks a consumer up by the tokens of an ack subject.
 func (e *Engine) readerByName(account string, stream, name []byte) *reader {
 	e.mu.RLock()
 	t := e.accounts[account][string(stream)]
@@ -236,5 +237,8 @@ func (e *Engine) readerByName(account string, stream, name []byte) *reader {
 	t.mu.RLock()
 	r := t.readers[string(name)]
 	t.mu.RUnlock()
+	if r == nil {
+		return e.reader(t.id, string(name)) // not touched since this node leads
+	}
 	return r
 }

@@ -169,10 +169,9 @@ func (s sent) status() string {
 
 // world is a fake broker around an engine: account, publishers, proposer, topic.
 type world struct {
-	t      *testing.T
-	e      *Engine
-	topic  *fakeTopic
-	second *fakeTopic
+	t     *testing.T
+	e     *Engine
+	topic *fakeTopic
 
 	mu       sync.Mutex
 	interest map[string]bool
@@ -182,14 +181,13 @@ type world struct {
 	deleted  []string
 	refuse   error
 	submits  int
-	deaf     map[string]bool // interest says yes, Deliver says no
 	queue    chan func()
 }
 
 func newWorld(t *testing.T) *world {
 	w := &world{
 		t: t, interest: map[string]bool{}, watchers: map[string]map[int]func(bool){},
-		deaf: map[string]bool{}, queue: make(chan func(), 10000),
+		queue: make(chan func(), 10000),
 	}
 	w.topic = &fakeTopic{id: 7, cfg: topics.Config{Name: "S"}, consumers: map[string]*consumer.Consumer{}}
 	w.e = New(Options{

@@ -53,30 +53,70 @@ func TestPullStatuses(t *testing.T) {
 		{"no wait, some", topics.ConsumerConfig{}, 1, `{"batch":2,"no_wait":true}`, 0, []string{"m1", "404 No Messages"}},
 		{"no wait but expires", topics.ConsumerConfig{}, 0, `{"batch":2,"no_wait":true,"expires":1000000000}`, 2 * time.Second, []string{"408 Request Timeout"}},
 		{"expires", topics.ConsumerConfig{}, 1, `{"batch":2,"expires":1000000000}`, 2 * time.Second, []string{"m1", "408 Request Timeout"}},
-		{"heartbeats", topics.ConsumerConfig{}, 0, `{"batch":1,"expires":1000000000,"idle_heartbeat":400000000}`, 2 * time.Second,
-			[]string{"100 Idle Heartbeat", "100 Idle Heartbeat", "408 Request Timeout"}},
-		{"too large for max_bytes", topics.ConsumerConfig{}, 1, `{"batch":2,"max_bytes":10,"expires":1000000000}`, 0,
-			[]string{"409 Message Size Exceeds MaxBytes"}},
-		{"batch done, bytes left", topics.ConsumerConfig{}, 2, `{"batch":1,"max_bytes":1000,"expires":1000000000}`, 0,
-			[]string{"m1", "409 Batch Completed"}},
+		{
+			"heartbeats",
+			topics.ConsumerConfig{},
+			0, `{"batch":1,"expires":1000000000,"idle_heartbeat":400000000}`, 2 * time.Second,
+			[]string{"100 Idle Heartbeat", "100 Idle Heartbeat", "408 Request Timeout"},
+		},
+		{
+			"too large for max_bytes",
+			topics.ConsumerConfig{},
+			1, `{"batch":2,"max_bytes":10,"expires":1000000000}`, 0,
+			[]string{"409 Message Size Exceeds MaxBytes"},
+		},
+		{
+			"batch done, bytes left",
+			topics.ConsumerConfig{},
+			2, `{"batch":1,"max_bytes":1000,"expires":1000000000}`, 0,
+			[]string{"m1", "409 Batch Completed"},
+		},
 		{"bad json", topics.ConsumerConfig{}, 0, `{`, 0, []string{"400 Bad Request - unexpected end of JSON input"}},
-		{"heartbeat too large", topics.ConsumerConfig{}, 0, `{"expires":1000,"idle_heartbeat":501}`, 0,
-			[]string{"400 Bad Request - heartbeat value too large"}},
+		{
+			"heartbeat too large",
+			topics.ConsumerConfig{},
+			0, `{"expires":1000,"idle_heartbeat":501}`, 0,
+			[]string{"400 Bad Request - heartbeat value too large"},
+		},
 		{"batch cap", topics.ConsumerConfig{MaxRequestBatch: 5}, 1, "6", 0, []string{"409 Exceeded MaxRequestBatch of 5"}},
-		{"expires cap", topics.ConsumerConfig{MaxRequestExpires: time.Second}, 1, `{"expires":2000000000}`, 0,
-			[]string{"409 Exceeded MaxRequestExpires of 1s"}},
+		{
+			"expires cap",
+			topics.ConsumerConfig{MaxRequestExpires: time.Second},
+			1, `{"expires":2000000000}`, 0,
+			[]string{"409 Exceeded MaxRequestExpires of 1s"},
+		},
 		{"bytes cap", topics.ConsumerConfig{MaxRequestMaxBytes: 5}, 1, `{"max_bytes":6}`, 0, []string{"409 Exceeded MaxRequestMaxBytes of 5"}},
 		{"push based", topics.ConsumerConfig{DeliverSubject: "d"}, 1, "", 0, []string{"409 Consumer is push based"}},
-		{"group missing", topics.ConsumerConfig{PriorityGroups: []string{"g"}, PriorityPolicy: "overflow"}, 1, `{"batch":1}`, 0,
-			[]string{"400 Bad Request - Priority Group missing"}},
-		{"group unknown", topics.ConsumerConfig{PriorityGroups: []string{"g"}, PriorityPolicy: "overflow"}, 1, `{"group":"h"}`, 0,
-			[]string{"400 Bad Request - Invalid Priority Group"}},
-		{"not overflow", topics.ConsumerConfig{PriorityGroups: []string{"g"}, PriorityPolicy: "pinned_client"}, 1, `{"group":"g","min_pending":1}`, 0,
-			[]string{"400 Bad Request - Not a Overflow Priority consumer"}},
-		{"not pinned", topics.ConsumerConfig{PriorityGroups: []string{"g"}, PriorityPolicy: "overflow"}, 1, `{"group":"g","id":"x"}`, 0,
-			[]string{"400 Bad Request - Not a Pinned Client Priority consumer"}},
-		{"paused", topics.ConsumerConfig{PauseUntil: ptr(time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC))}, 1, `{"expires":1000000000}`, 2 * time.Second,
-			[]string{"408 Request Timeout"}},
+		{
+			"group missing",
+			topics.ConsumerConfig{PriorityGroups: []string{"g"}, PriorityPolicy: "overflow"},
+			1, `{"batch":1}`, 0,
+			[]string{"400 Bad Request - Priority Group missing"},
+		},
+		{
+			"group unknown",
+			topics.ConsumerConfig{PriorityGroups: []string{"g"}, PriorityPolicy: "overflow"},
+			1, `{"group":"h"}`, 0,
+			[]string{"400 Bad Request - Invalid Priority Group"},
+		},
+		{
+			"not overflow",
+			topics.ConsumerConfig{PriorityGroups: []string{"g"}, PriorityPolicy: "pinned_client"},
+			1, `{"group":"g","min_pending":1}`, 0,
+			[]string{"400 Bad Request - Not a Overflow Priority consumer"},
+		},
+		{
+			"not pinned",
+			topics.ConsumerConfig{PriorityGroups: []string{"g"}, PriorityPolicy: "overflow"},
+			1, `{"group":"g","id":"x"}`, 0,
+			[]string{"400 Bad Request - Not a Pinned Client Priority consumer"},
+		},
+		{
+			"paused",
+			topics.ConsumerConfig{PauseUntil: ptr(time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC))},
+			1, `{"expires":1000000000}`, 2 * time.Second,
+			[]string{"408 Request Timeout"},
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -271,6 +311,8 @@ func TestNewLeaderGoesOnWhereTheOldOneWas(t *testing.T) {
 		w.pass(time.Second)
 		w.e.Lead(false)
 		w.e.Lead(true)
+		w.ack(m[0], "", "sync") // again, because the answer was lost
+		w.want("sync", "")
 		w.pull("c", "in", `{"batch":5,"expires":100000000000}`)
 		w.want("in", "m3")
 		w.pass(10 * time.Second)

@@ -23,7 +23,6 @@ type request struct {
 	beat     topics.Nanos // when the next heartbeat is due
 	received topics.Nanos
 
-	grouped       bool
 	minPending    int64
 	minAckPending int64
 	pin           string
@@ -48,7 +47,8 @@ type wireRequest struct {
 
 var (
 	errHeartbeatTooLarge = errors.New("heartbeat value too large")
-	errPriorityRange     = errors.New("Priority must be between 0 and 9") //nolint:staticcheck // as clients know it
+	//lint:ignore ST1005 the text is the one clients know
+	errPriorityRange = errors.New("Priority must be between 0 and 9")
 )
 
 // parseRequest reads the body of a pull request. Its errors are told to the

@@ -23,7 +23,6 @@ var (
 // The statuses that tell what a request still had to get.
 const (
 	textTimeout      = "408 Request Timeout"
-	textNoInterest   = "408 Interest Expired"
 	textBatchDone    = "409 Batch Completed"
 	textSizeExceeds  = "409 Message Size Exceeds MaxBytes"
 	textWrongPin     = "423 Nats-Wrong-Pin-Id"
@@ -79,13 +78,9 @@ func appendHeaderBlock(dst, block []byte, key, value string) []byte {
 	return append(dst, "\r\n\r\n"...)
 }
 
-// headerLength returns how long the block gets by appendHeaderBlock.
-func headerLength(block []byte, key, value string) int {
-	n := len(block)
-	if n < len(headerLine)+2 {
-		n = len(headerLine) + 2
-	}
-	return n + len(key) + 2 + len(value) + 2
+// headerLength returns how long a block of n bytes gets by appendHeaderBlock.
+func headerLength(n int, key string, value int) int {
+	return max(n, len(headerLine)+2) + len(key) + 2 + value + 2
 }
 
 // headerValue returns the value of a header, nil if there is none.

@@ -368,13 +368,14 @@ func (r *reader) paced(m *topics.Message, now topics.Nanos) bool {
 
 // size returns what nats.go counts for a message that is delivered next.
 func (r *reader) size(m *topics.Message, attempt uint32, pin string) int {
-	n := len(m.Subject) + len(m.Header) + len(m.Payload) + len(r.ack) + 4
-	if pin != "" {
-		n = n - len(m.Header) + headerLength(m.Header, headerPin, pin)
-	}
+	header, payload := len(m.Header), len(m.Payload)
 	if r.cfg.HeadersOnly {
-		n -= len(m.Payload)
+		header, payload = headerLength(header, headerMsgSize, digits(uint64(payload))), 0
 	}
+	if pin != "" {
+		header = headerLength(header, headerPin, len(pin))
+	}
+	n := len(m.Subject) + header + payload + len(r.ack) + 4
 	pending := r.c.PendingAfter(m.Sequence)
 	return n + digits(uint64(attempt)) + digits(uint64(m.Sequence)) + digits(r.c.Delivered().Consumer+1) +
 		digits(uint64(m.Time)) + digits(pending)

@@ -13,7 +13,6 @@ import (
 // fakeLog is a topic as a slice: subjects[i] is message i+1, "" when removed.
 type fakeLog struct {
 	subjects []string
-	first    topics.Sequence // at least; purges move it
 	removed  []topics.Sequence
 }
 

@@ -90,7 +90,7 @@ type Store struct {
 	entry   []byte
 	slot    uint64 // the entry's slot, once a message of it was kept
 	slotted bool
-	recent  *Topic // the topic of the last publish
+	recent  [256]*Topic // the topics found last, by the low byte of their ids
 	grown   []topics.TopicID
 }
 
@@ -203,18 +203,19 @@ func (s *Store) DeleteTopic(id topics.TopicID) bool {
 	t.gone = true
 	s.deleted = append(s.deleted, id)
 	delete(s.topics, id)
-	s.recent = nil
+	s.recent[id%256] = nil
 	return true
 }
 
 // find returns the topic a record is about, on the apply side.
 func (s *Store) find(id topics.TopicID) *Topic {
-	if s.recent != nil && s.recent.id == id {
-		return s.recent
+	recent := &s.recent[id%256]
+	if *recent != nil && (*recent).id == id {
+		return *recent
 	}
 	t := s.topics[id]
 	if t != nil {
-		s.recent = t
+		*recent = t
 	}
 	return t
 }

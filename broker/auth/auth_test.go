@@ -133,7 +133,11 @@ func TestNewReportsAllFaults(t *testing.T) {
 	_, err := New(Config{
 		NoAuthUser: "ghost",
 		Users: []User{
-			{Name: "a", Account: "none"}, {Name: "b"}, {Name: "b"}, {Nkey: "UX"}, {},
+			{Name: "a", Account: "none"},
+			{Name: "b"},
+			{Name: "b"},
+			{Nkey: "UX"},
+			{},
 			{Name: "c", Permissions: &Permissions{Publish: &SubjectPermission{Allow: []string{"a..b"}}}},
 			{Name: "d", ConnectionTypes: []string{"PIGEON"}},
 		},
@@ -208,10 +212,22 @@ func TestPermissions(t *testing.T) {
 		s, q string
 		want bool
 	}{
-		{"s.a", "", true}, {"s.a", "any", true}, {"s.x", "", false}, {"s.x", "any", false},
-		{"s.*", "", true}, {"s.>", "", true}, {"s.q", "", true}, {"s.q", "bad", false}, {"s.q", "good", true},
-		{"q", "", false}, {"q", "work", true}, {"q", "play", false},
-		{"q.v", "v1.a", true}, {"q.v", "v2.a", false}, {">", "", false}, {"*.a", "", false},
+		{"s.a", "", true},
+		{"s.a", "any", true},
+		{"s.x", "", false},
+		{"s.x", "any", false},
+		{"s.*", "", true},
+		{"s.>", "", true},
+		{"s.q", "", true},
+		{"s.q", "bad", false},
+		{"s.q", "good", true},
+		{"q", "", false},
+		{"q", "work", true},
+		{"q", "play", false},
+		{"q.v", "v1.a", true},
+		{"q.v", "v2.a", false},
+		{">", "", false},
+		{"*.a", "", false},
 	} {
 		if r.Subscribe(c.s, c.q) != c.want {
 			t.Errorf("subscribe to %s queue %q: %v", c.s, c.q, !c.want)

@@ -22,28 +22,11 @@ import (
 // nats-server where there is one.
 
 const (
-	serveEnv    = "HERALD_FRONT_BENCH_SERVE"
 	peerBinary  = "/work/bin/nats-server"
 	peerEnv     = "NATS_SERVER"
 	benchBody   = 128
 	benchWindow = 64 << 10
 )
-
-func init() {
-	if os.Getenv(serveEnv) == "" {
-		return
-	}
-	s, err := New(Options{})
-	if err == nil {
-		err = s.Start()
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	fmt.Println(s.Addr())
-	select {} // until killed
-}
 
 // benchServer is one server process.
 type benchServer struct {
@@ -109,15 +92,15 @@ func startPeer(b *testing.B) *benchServer {
 	}
 	p := &benchServer{addr: addr, cmd: cmd}
 	b.Cleanup(p.stop)
-	for range 500 {
-		if c, err := net.Dial("tcp", addr); err == nil {
-			c.Close()
-			return p
+	eventually(b, "nats-server to listen", func() bool {
+		c, err := net.Dial("tcp", addr)
+		if err != nil {
+			return false
 		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	b.Fatal("nats-server doesn't listen")
-	return nil
+		c.Close()
+		return true
+	})
+	return p
 }
 
 func benchDial(b *testing.B, addr, extra string) *net.TCPConn {

@@ -55,7 +55,6 @@ func (s *session) connectAs(arg []byte) bool {
 	if !s.authenticate(&o) {
 		return false
 	}
-	s.connected = true
 	s.connect.Verbose, s.connect.Pedantic = verbose, pedantic
 	s.owesInfo = o.Protocol >= 1
 	s.async.Store(o.Protocol >= 1)

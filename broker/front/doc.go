@@ -20,4 +20,31 @@
 // At the end of a read batch everything is handed over in a fixed order:
 // captures to the topics, deliveries to others, then what the session itself
 // is sent. That order makes PING/PONG a barrier.
+//
+// # Goroutines
+//
+//   - acceptLoop, one per listener: started by Start, ended by closing the
+//     listener, awaited by Close. The websocket listener is an http.Server.
+//   - a reader per connection, which owns the session: its read buffer, match
+//     cache and stages. It ends when the connection does; Close awaits it.
+//   - a flusher per connection, which writes what waits in the outbox. Started
+//     and awaited by the reader.
+//   - one timer per connection, for authentication and pings; stopped by the
+//     reader.
+//
+// # Bounds
+//
+// What a client can make the broker hold is bounded: a control line by
+// max_control_line, a message by max_payload (nothing of a message before
+// authentication), what it doesn't read by max_pending, after which it is cut
+// off as a slow consumer. A publisher whose receivers are far behind but moving
+// is held back: it stops reading its socket. Caches of matches start anew when
+// full.
+//
+// # Locks
+//
+// A session's mu, an outbox's mu, an account's index and a watch's mu guard
+// what stands below them. None is held while writing to a connection or calling
+// a Handler or Sink; a watch's callback runs under that watch's own mutex, which
+// is what keeps its calls in order.
 package front

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -12,7 +13,29 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// serveEnv makes this test binary a server for the benchmarks.
+const serveEnv = "HERALD_FRONT_BENCH_SERVE"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(serveEnv) != "" {
+		serveForBenchmarks()
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// serveForBenchmarks prints the address and serves until killed.
+func serveForBenchmarks() {
+	s, err := New(Options{})
+	if err == nil {
+		err = s.Start()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	fmt.Println(s.Addr())
+	select {}
+}
 
 // startServer runs a server on a free port until the test ends.
 func startServer(t testing.TB, o Options) *Server {
@@ -124,11 +147,14 @@ func (c *rawConn) sync() {
 // eventually waits for a condition.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(testTimeout)
+	deadline := time.After(testTimeout)
+	look := time.NewTicker(time.Millisecond)
+	defer look.Stop()
 	for !ok() {
-		if time.Now().After(deadline) {
+		select {
+		case <-look.C:
+		case <-deadline:
 			t.Fatalf("waited in vain for %s", what)
 		}
-		time.Sleep(time.Millisecond)
 	}
 }

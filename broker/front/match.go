@@ -34,11 +34,6 @@ type match struct {
 	fan      *fan // the plain routes, when one encoding serves all
 }
 
-// listened tells whether a message would get anywhere.
-func (m *match) listened() bool {
-	return len(m.plain) > 0 || len(m.groups) > 0 || len(m.handlers) > 0 || len(m.captures) > 0
-}
-
 // route is the way from one publisher to one subscription.
 type route struct {
 	sub     *sub

@@ -77,7 +77,8 @@ func TestAccountsAreIsolated(t *testing.T) {
 	s := startServer(t, Options{Auth: auth.Config{
 		Accounts: []auth.Account{{Name: "A"}, {Name: "B"}},
 		Users: []auth.User{
-			{Name: "a", Password: "p", Account: "A"}, {Name: "b", Password: "p", Account: "B"},
+			{Name: "a", Password: "p", Account: "A"},
+			{Name: "b", Password: "p", Account: "B"},
 			{Name: "sys", Password: "p", Account: "$SYS"},
 		},
 	}})

@@ -40,7 +40,6 @@ type session struct {
 	st         stager
 	mt         matcher
 	account    *Account // nil until authenticated
-	connected  bool     // CONNECT was seen
 	owesInfo   bool     // the INFO that answers CONNECT is still to come
 	inMsgs     int64    // of this batch
 	inBytes    int64

@@ -85,6 +85,8 @@ func TestProducerIsHeldBackForAMovingReceiver(t *testing.T) {
 	go func() {
 		// Slower than the publisher, but moving.
 		buf := make([]byte, 256<<10)
+		pace := time.NewTicker(200 * time.Microsecond)
+		defer pace.Stop()
 		total := 0
 		for total < n*size {
 			sub.SetReadDeadline(time.Now().Add(testTimeout))
@@ -94,9 +96,7 @@ func TestProducerIsHeldBackForAMovingReceiver(t *testing.T) {
 				return
 			}
 			total += k
-			if total%7 == 0 {
-				time.Sleep(time.Millisecond)
-			}
+			<-pace.C
 		}
 		done <- nil
 	}()

@@ -170,8 +170,10 @@ func TestWebsocketCookiesAndProxies(t *testing.T) {
 // TestWebsocketBombs: neither a compressed nor a plain message larger than
 // allowed is taken in, before any login.
 func TestWebsocketBombs(t *testing.T) {
-	s := wsServer(t, WebsocketOptions{Compression: true}, Options{MaxPayload: 1 << 10,
-		Auth: auth.Config{Users: []auth.User{{Name: "u", Password: "p"}}}})
+	s := wsServer(t, WebsocketOptions{Compression: true}, Options{
+		MaxPayload: 1 << 10,
+		Auth:       auth.Config{Users: []auth.User{{Name: "u", Password: "p"}}},
+	})
 	d := *websocket.DefaultDialer
 	d.EnableCompression = true
 	c, _, err := d.Dial(wsURL(s), nil)

@@ -31,9 +31,6 @@ type Group struct {
 	notify    chan bool // raft's leadership changes, every one
 	changes   chan bool // latest value
 
-	applied   atomic.Uint64
-	snapshot  atomic.Uint64 // index of the newest snapshot
-	backlog   atomic.Int64  // bytes applied since
 	wanted    chan struct{} // a snapshot is wanted
 	more      chan struct{} // something waits in queue
 	stop      chan struct{}
@@ -41,166 +38,19 @@ type Group struct {
 	closeOnce sync.Once
 	closeErr  error
 
-	// mu guards what follows. It is not held while anything is sent or called.
-	mu       sync.Mutex
-	leading  bool
-	closed   bool
-	pending  []*Proposal // given to raft, oldest first; at most callerMax
-	queue    []*Proposal // waiting for their turn
-	bytes    int64       // of both
-	stuck    *time.Timer // runs while pending is not empty
-	flushed  uint64      // what the machine's own files hold
-	flushed1 uint64      // the flush before
-	empty    sync.Cond   // pending and queue became empty
+	progress
+	proposals
 }
 
-// Propose asks for data to be committed. It never waits for the disk: it refuses
-// with a typed error what can't be taken now. The group keeps data; nobody may
-// change it any more.
-func (g *Group) Propose(data []byte) *Proposal {
-	if len(data) == 0 {
-		return refused(ErrBadProposal)
-	}
-	if g.noSpace() {
-		return refused(fmt.Errorf("propose to group %d: %w", g.id, ErrNoSpace))
-	}
-	p := &Proposal{done: make(chan struct{}), data: data, since: time.Now()}
-	cfg := &g.node.cfg
-	g.mu.Lock()
-	var refusal error
-	switch {
-	case g.closed:
-		refusal = ErrClosed
-	case !g.leading:
-		refusal = ErrNotLeader
-	case len(g.pending)+len(g.queue) >= cfg.QueueMax || g.bytes > 0 && g.bytes+int64(len(data)) > cfg.QueueBytesMax:
-		refusal = ErrBusy
-	}
-	if refusal != nil {
-		g.mu.Unlock()
-		return refused(fmt.Errorf("propose to group %d: %w", g.id, refusal))
-	}
-	g.bytes += int64(len(data))
-	if len(g.pending) >= callerMax || len(g.queue) > 0 {
-		g.queue = append(g.queue, p)
-		g.mu.Unlock()
-		signal(g.more)
-		return p
-	}
-	g.admitLocked(p)
-	g.mu.Unlock()
-	g.raft.Apply(data, 0) // raft's queue has room for callerMax
-	return p
-}
+// progress is how far the state machine is.
+type progress struct {
+	applied  atomic.Uint64
+	snapshot atomic.Uint64 // index of the newest snapshot
+	backlog  atomic.Int64  // bytes applied since
 
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
-
-// noSpace tells whether the disk is too full for more. The log of group 0 has no
-// reserve of its own and nobody who watches for it, so it has a look itself.
-func (g *Group) noSpace() bool {
-	if g.wal == nil {
-		g.node.wal.CheckSpace()
-	}
-	return g.node.wal.NoSpace()
-}
-
-// admitLocked counts a proposal as given to raft.
-func (g *Group) admitLocked(p *Proposal) {
-	if len(g.pending) == 0 {
-		g.stuck.Reset(g.node.cfg.StuckDeadline)
-	}
-	g.pending = append(g.pending, p)
-}
-
-// feed gives raft what waited in the queue. It is a goroutine.
-func (g *Group) feed() {
-	for {
-		select {
-		case <-g.more:
-		case <-g.stop:
-			return
-		}
-		for {
-			g.mu.Lock()
-			if len(g.queue) == 0 || len(g.pending) >= callerMax {
-				g.mu.Unlock()
-				break
-			}
-			p := g.queue[0]
-			g.queue[0] = nil
-			g.queue = g.queue[1:]
-			g.admitLocked(p)
-			g.mu.Unlock()
-			g.raft.Apply(p.data, 0)
-		}
-	}
-}
-
-// answer ends the proposals that were committed by these entries. An entry is a
-// proposal's when it is the very same bytes: on the leader raft hands the
-// proposer's slice through.
-func (g *Group) answer(entries []Entry, results []any) {
-	g.mu.Lock()
-	ended := make([]*Proposal, len(entries))
-	for i := range entries {
-		for j, p := range g.pending {
-			if len(entries[i].Data) == len(p.data) && &p.data[0] == &entries[i].Data[0] {
-				ended[i] = p
-				g.pending = append(g.pending[:j], g.pending[j+1:]...)
-				g.bytes -= int64(len(p.data))
-				break
-			}
-		}
-	}
-	if len(g.pending) == 0 {
-		g.stuck.Stop()
-	} else {
-		g.stuck.Reset(time.Until(g.pending[0].since.Add(g.node.cfg.StuckDeadline)))
-	}
-	waiting := len(g.queue) > 0
-	if len(g.pending) == 0 && !waiting {
-		g.empty.Broadcast()
-	}
-	g.mu.Unlock()
-	if waiting {
-		signal(g.more)
-	}
-	for i, p := range ended {
-		if p != nil {
-			p.finish(entries[i].Index, results[i], nil)
-		}
-	}
-}
-
-// abandon ends all proposals: what raft has got may still be committed.
-func (g *Group) abandon(why error) {
-	g.mu.Lock()
-	pending, queue := g.pending, g.queue
-	g.pending, g.queue, g.bytes = nil, nil, 0
-	g.stuck.Stop()
-	g.empty.Broadcast()
-	g.mu.Unlock()
-	for _, p := range pending {
-		p.finish(0, nil, fmt.Errorf("propose to group %d: %w (%w)", g.id, ErrOutcomeUnknown, why))
-	}
-	for _, p := range queue {
-		p.finish(0, nil, fmt.Errorf("propose to group %d: %w", g.id, why))
-	}
-}
-
-// late is called when the oldest proposal has had no outcome for too long.
-func (g *Group) late() {
-	g.mu.Lock()
-	n := len(g.pending)
-	g.mu.Unlock()
-	if n > 0 {
-		g.node.fail(fmt.Errorf("group %d: %w: %d wait, the oldest for %s", g.id, ErrStuck, n, g.node.cfg.StuckDeadline))
-	}
+	flushMu  sync.Mutex
+	flushed  uint64 // what the machine's own files hold
+	flushed1 uint64 // the flush before
 }
 
 // watch follows raft's leadership. Every change must be taken at once: raft's main
@@ -288,11 +138,11 @@ func (g *Group) Flushed(i topics.Index) error {
 	if applied := g.applied.Load(); uint64(i) > applied {
 		return fmt.Errorf("group %d: flushed up to %d, but only applied up to %d", g.id, i, applied)
 	}
-	g.mu.Lock()
+	g.flushMu.Lock()
 	if uint64(i) > g.flushed {
 		g.flushed1, g.flushed = g.flushed, uint64(i)
 	}
-	g.mu.Unlock()
+	g.flushMu.Unlock()
 	if g.wal != nil {
 		g.wal.Release(uint64(i))
 	}
@@ -330,8 +180,11 @@ type Stats struct {
 func (g *Group) Stats() Stats {
 	leader, _ := g.Leader()
 	first, _ := g.logs.FirstIndex() // damage is reported where entries are read
+	g.flushMu.Lock()
+	flushed := g.flushed
+	g.flushMu.Unlock()
 	g.mu.Lock()
-	flushed, pending := g.flushed, len(g.pending)+len(g.queue)
+	pending := len(g.pending) + len(g.queue)
 	g.mu.Unlock()
 	return Stats{
 		Group: g.id, State: g.raft.State().String(), Leader: leader, Term: g.Term(),

@@ -42,9 +42,9 @@ func (t *trimmer) DeleteRange(from, to uint64) error {
 	case g.complete():
 		return nil
 	default:
-		g.mu.Lock()
+		g.flushMu.Lock()
 		end = min(end, g.flushed1)
-		g.mu.Unlock()
+		g.flushMu.Unlock()
 		end = min(end, g.wal.Back(g.node.cfg.TrailingBytes)-1)
 	}
 	if end < from {

@@ -78,13 +78,7 @@ type Log struct {
 	writing bool       // somebody has the writer's role
 	failed  error      // why nothing is written any more
 
-	// Owned by whoever has the writer's role.
-	end   position // where the next batch goes
-	head  []byte   // segment header to be written before the next batch; nil if it is
-	named bool     // the last segment's name is not durable yet
-	out   batchBuffer
-	plan  []planned
-
+	writer
 	pool pool
 
 	fatal    sync.Once
@@ -97,6 +91,15 @@ type Log struct {
 	closing  chan struct{}
 	stopped  sync.WaitGroup
 	released sync.Once
+}
+
+// writer is owned by whoever has the writer's role, see write.go.
+type writer struct {
+	end   position // where the next batch goes
+	head  []byte   // segment header to be written before the next batch; nil if it is
+	named bool     // the last segment's name is not durable yet
+	out   batchBuffer
+	plan  []planned
 }
 
 // Stats is the log's state for monitoring.

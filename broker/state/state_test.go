@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -330,6 +331,57 @@ func TestHalfATwoGroupChangeIsFinishedAtStart(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestChangesAtOnceEndAlikeInBothGroups(t *testing.T) {
+	n := open(t, t.TempDir())
+	var all sync.WaitGroup
+	var made atomic.Int32
+	for i := range 8 {
+		all.Go(func() {
+			if _, created, err := n.CreateTopic(t.Context(), "A", conf("t", "t")); err != nil {
+				t.Errorf("create: %v", err)
+			} else if created {
+				made.Add(1)
+			}
+			for k := range 5 {
+				cfg := conf("t", "t")
+				cfg.MaxMsgs = int64(100*i + k + 1)
+				if _, err := n.UpdateTopic(t.Context(), "A", cfg); err != nil {
+					t.Errorf("update: %v", err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if made.Load() != 1 {
+		t.Errorf("the topic was created %d times", made.Load())
+	}
+	top, ok := n.Topic("A", "t")
+	if !ok {
+		t.Fatal("no topic")
+	}
+	var want int64
+	n.catalogue.read(func(c *catalogue.Catalogue) { want = c.Find("A", "t").Config.MaxMsgs })
+	if got := top.Config().MaxMsgs; got != want {
+		t.Fatalf("the data group has %d, the catalogue %d", got, want)
+	}
+	for range 20 {
+		all.Go(func() {
+			if err := n.DeleteTopic(t.Context(), "A", "t"); err != nil && !errors.Is(err, catalogue.FaultTopicNotFound) {
+				t.Errorf("delete: %v", err)
+			}
+			if _, _, err := n.CreateTopic(t.Context(), "A", conf("t", "t")); err != nil && !errors.Is(err, faultTopicNotFound) {
+				t.Errorf("create again: %v", err)
+			}
+		})
+	}
+	all.Wait()
+	var named int
+	n.Topics("A", func(*Topic) bool { named++; return true })
+	if named > 1 {
+		t.Fatalf("%d topics of one name are left", named)
+	}
 }
 
 func TestLimitsOfAnAccount(t *testing.T) {

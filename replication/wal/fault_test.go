@@ -203,3 +203,52 @@ func TestManyGroupsShareOneSync(t *testing.T) {
 		t.Errorf("20 stores took %d syncs, want 2", syncs)
 	}
 }
+
+// TestManyAtOnce has groups store, read and trim at the same time.
+func TestManyAtOnce(t *testing.T) {
+	l := mustOpen(t, small(fault.NewDisk(), nil))
+	defer mustClose(t, l)
+	var work sync.WaitGroup
+	for id := uint32(1); id <= 4; id++ {
+		g := l.Group(id)
+		done := make(chan struct{})
+		work.Go(func() {
+			defer close(done)
+			for i := uint64(1); i <= 300; i++ {
+				if err := g.StoreLog(&raft.Log{Index: i, Term: uint64(id), Data: []byte{byte(i)}}); err != nil {
+					t.Error(err)
+					return
+				}
+				if i%40 == 0 {
+					if err := g.DeleteRange(0, i-20); err != nil {
+						t.Error(err)
+					}
+					g.Release(i - 10)
+				}
+			}
+		})
+		work.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				first, _ := g.FirstIndex()
+				last, _ := g.LastIndex()
+				for i := first; i <= last && i > 0; i++ {
+					var e raft.Log
+					err := g.GetLog(i, &e)
+					if errors.Is(err, raft.ErrLogNotFound) {
+						continue // trimmed meanwhile
+					}
+					if err != nil || e.Index != i || e.Term != uint64(id) || e.Data[0] != byte(i) {
+						t.Errorf("entry %d of group %d: %+v, %v", i, id, e, err)
+						return
+					}
+				}
+			}
+		})
+	}
+	work.Wait()
+}

@@ -1,0 +1,53 @@
+package disk
+
+import (
+	"bytes"
+	"errors"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+)
+
+func TestWritevOfMoreBuffersThanTheKernelTakes(t *testing.T) {
+	dir := t.TempDir()
+	f, err := OS{}.Create(filepath.Join(dir, "f"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var bufs [][]byte
+	for i := range 3000 {
+		bufs = append(bufs, bytes.Repeat([]byte{byte(i)}, i%5))
+	}
+	want := bytes.Join(bufs, nil)
+	if err := errors.Join(f.Allocate(1<<20), f.Writev(slices.Clone(bufs), 100), f.Datasync()); err != nil {
+		t.Fatal(err)
+	}
+	got := make([]byte, len(want))
+	if _, err := f.ReadAt(got, 100); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("read back: %v", err)
+	}
+	if size, err := f.Size(); err != nil || size != 1<<20 {
+		t.Errorf("size %d, %v", size, err)
+	}
+	if free, err := (OS{}).Free(dir); err != nil || free <= 0 {
+		t.Errorf("free %d, %v", free, err)
+	}
+	if err := f.Allocate(1 << 55); err == nil {
+		t.Error("allocated what no disk has")
+	}
+	if _, err := (OS{}).Open(filepath.Join(dir, "none")); !IsMissing(err) {
+		t.Errorf("open a file that is not there: %v", err)
+	}
+}
+
+func TestDeadline(t *testing.T) {
+	late := make(chan struct{})
+	if err := Deadline(time.Millisecond, func() { close(late) }, func() error { <-late; return nil }); err != nil {
+		t.Error(err)
+	}
+	if err := Deadline(time.Hour, func() { t.Error("late") }, func() error { return ErrHung }); !errors.Is(err, ErrHung) {
+		t.Error(err)
+	}
+}

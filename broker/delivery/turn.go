@@ -34,10 +34,10 @@ type batch struct {
 	room     int
 }
 
-// item is something to send: a message, or a notice when seq is 0.
+// item is something to send: a message, or a notice when there is none.
 type item struct {
-	notice   notice
-	msg      topics.Message
+	msg      *topics.Message // in the batch's old or fresh
+	notice   *notice
 	delivery consumer.Delivery
 	to       string
 	pin      string
@@ -312,7 +312,7 @@ func (r *reader) give(b *batch, m *topics.Message, now topics.Nanos) bool {
 	if r.replay.until > 0 && !r.paced(m, now) {
 		return false
 	}
-	it := item{msg: *m}
+	it := item{msg: m}
 	if r.cfg.IsPush() {
 		if ok, _ := r.push.allowance(now); r.push.stalled() || !ok {
 			return false
@@ -321,7 +321,7 @@ func (r *reader) give(b *batch, m *topics.Message, now topics.Nanos) bool {
 		it.delivery = r.c.Deliver(m.Sequence, now)
 		b.items = append(b.items, it)
 		if fc := r.sent(r.size(m, it.delivery.Attempt, ""), m.Sequence, now); fc != "" {
-			b.items = append(b.items, item{notice: notice{to: it.to, header: statusFlowControl, body: []byte(fc)}})
+			b.items = append(b.items, item{notice: &notice{to: it.to, header: statusFlowControl, body: []byte(fc)}})
 		}
 		return true
 	}
@@ -391,8 +391,8 @@ func digits(n uint64) int {
 
 // flushOutbox moves the notices behind the messages decided on so far.
 func (r *reader) flushOutbox(b *batch) {
-	for i := range r.outbox {
-		b.items = append(b.items, item{notice: r.outbox[i]})
+	for _, n := range r.outbox {
+		b.items = append(b.items, item{notice: &n})
 	}
 	clear(r.outbox)
 	r.outbox = r.outbox[:0]
@@ -451,8 +451,8 @@ func (r *reader) send(w *worker, stall, headersOnly bool) (again bool) {
 	}
 	for i := range b.items {
 		it := &b.items[i]
-		if it.msg.Sequence == 0 {
-			r.sendNotice(p, &it.notice)
+		if it.msg == nil {
+			r.sendNotice(p, it.notice)
 			continue
 		}
 		header, payload := it.msg.Header, it.msg.Payload

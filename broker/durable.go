@@ -116,7 +116,12 @@ func (d *durable) serve(o *config.Options) error {
 			d.plans.Lead()
 		},
 		OnConsumer: func(t *state.Topic, name string, c state.Change) {
-			d.engines[t.Group().ID()].ConsumerChanged(t.ID(), name, consumerChange(c))
+			tell := func() { d.engines[t.Group().ID()].ConsumerChanged(t.ID(), name, consumerChange(c)) }
+			if c == state.Created {
+				d.api.ConsumerCreated(t.ID(), name, tell)
+				return
+			}
+			tell()
 		},
 		OnAdvertisement: d.adverts.Changed,
 	})

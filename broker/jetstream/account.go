@@ -101,7 +101,7 @@ func (a *accountAPI) onAPI(m *front.Message, prefix int) {
 	m.FlushCaptured() // what the client published before its request comes before it
 	r.msg = m.Clone()
 	a.inflight.Add(1)
-	if !a.s.queue.add(r.key(), func() { r.serve(); a.inflight.Add(^uint64(0)) }) {
+	if !a.s.queue.add(r.key(), func() { r.serve() }) {
 		a.inflight.Add(^uint64(0))
 		a.limitReached()
 	}

@@ -10,6 +10,16 @@ import (
 // consumerInfo describes a consumer: what is committed, and over it what the
 // leader's live copy knows better.
 func (s *Service) consumerInfo(t *state.Topic, name string) (*jsapi.ConsumerInfo, bool) {
+	live, leads := s.engine(t).Info(t.ID(), name)
+	if leads {
+		return s.committedInfo(t, name, &live)
+	}
+	return s.committedInfo(t, name, nil)
+}
+
+// committedInfo describes a consumer by what is committed, without setting its
+// delivery going; live, when not nil, knows some of it better.
+func (s *Service) committedInfo(t *state.Topic, name string, live *delivery.LiveInfo) (*jsapi.ConsumerInfo, bool) {
 	c := t.Data().Consumer(name)
 	if c == nil {
 		return nil, false
@@ -25,16 +35,15 @@ func (s *Service) consumerInfo(t *state.Topic, name string) (*jsapi.ConsumerInfo
 	if until := c.PausedUntil(); until != 0 {
 		info.PauseRemaining = max(wireTime(until).Sub(now), 0)
 	}
-	if live, ok := s.engine(t).Info(t.ID(), name); ok {
-		overlay(info, &live)
+	if live != nil {
+		overlay(info, live)
 	} else {
-		info.NumPending = t.Data().Count(c.Filter(), c.Delivered().Stream+1)
+		c.Lead(t.Data()) // c is a copy of ours: only a leading one can count
+		info.NumPending = c.NumPending()
 	}
 	info.Paused = info.PauseRemaining > 0
-	for _, g := range cfg.PriorityGroups[:min(len(cfg.PriorityGroups), 1)] {
-		if len(info.PriorityGroups) == 0 {
-			info.PriorityGroups = []jsapi.PriorityGroupState{{Group: g}}
-		}
+	if len(cfg.PriorityGroups) > 0 && len(info.PriorityGroups) == 0 {
+		info.PriorityGroups = []jsapi.PriorityGroupState{{Group: cfg.PriorityGroups[0]}}
 	}
 	return info, true
 }

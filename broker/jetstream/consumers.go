@@ -49,7 +49,13 @@ func (r *request) consumerCreate() (any, error) {
 	if err := r.putConsumer(t, &req); err != nil {
 		return nil, err
 	}
-	info, ok := r.api.s.consumerInfo(t, r.name)
+	describe := r.api.s.consumerInfo
+	if len(r.after) > 0 { // its delivery starts after the answer
+		describe = func(t *state.Topic, name string) (*jsapi.ConsumerInfo, bool) {
+			return r.api.s.committedInfo(t, name, nil)
+		}
+	}
+	info, ok := describe(t, r.name)
 	if !ok {
 		return nil, jsapi.ErrConsumerNotFound
 	}
@@ -105,6 +111,9 @@ func (r *request) putConsumer(t *state.Topic, req *jsapi.ConsumerRequest) error 
 	if old == nil {
 		if req.Action == jsapi.ActionUpdate {
 			return jsapi.ErrConsumerDoesNotExist
+		}
+		if req.Config.IsPush() {
+			r.after = append(r.after, r.api.s.hold(t.ID(), r.name))
 		}
 		if _, err := st.CreateConsumer(ctx, t, r.name, req.Config); err != nil {
 			return err

@@ -30,6 +30,7 @@ type request struct {
 	name   string // the consumer's
 	tail   string // what follows in the subject
 	msg    *front.Message
+	after  []func() // run once the reply is on its way
 }
 
 // parseRequest finds the route of a subject and takes the names out of it.
@@ -88,7 +89,11 @@ func (r *request) serve() {
 		reply = head
 	}
 	body := jsapi.Marshal(reply)
+	r.api.inflight.Add(^uint64(0)) // before the client can ask how many there are
 	r.msg.Respond(nil, body)
+	for _, f := range r.after {
+		f()
+	}
 	r.audit(body)
 }
 

@@ -91,6 +91,9 @@ type Service struct {
 	// workQueues orders the changes of consumers on one work queue, by hash.
 	workQueues [64]sync.Mutex
 
+	gatesMu sync.Mutex
+	gates   map[gateKey]*gate
+
 	mu       sync.Mutex
 	accounts map[string]*accountAPI
 	closed   bool
@@ -98,7 +101,7 @@ type Service struct {
 
 // New makes a service. It starts nothing and answers nobody yet.
 func New(o Options) *Service {
-	s := &Service{o: o.withDefaults(), accounts: make(map[string]*accountAPI)}
+	s := &Service{o: o.withDefaults(), accounts: make(map[string]*accountAPI), gates: make(map[gateKey]*gate)}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.queue = newQueue(s.o.Workers, s.o.QueueLimit)
 	return s

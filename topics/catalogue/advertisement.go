@@ -140,7 +140,8 @@ func (a *Advertisement) Key() Key { return Key{a.Name, a.Owner.Key()} }
 func (a *Advertisement) Body() []byte { return a.body }
 
 // MarshalJSON returns what the owner wrote, with what the server knows: id,
-// pattern, revision, created, changed. Equal advertisements give equal bytes.
+// pattern, revision, created, changed, and the defaults of role, lease, schema
+// and durable. Equal advertisements give equal bytes.
 func (a *Advertisement) MarshalJSON() ([]byte, error) {
 	all := maps.Clone(a.fields)
 	for k, v := range map[string]any{
@@ -154,8 +155,13 @@ func (a *Advertisement) MarshalJSON() ([]byte, error) {
 		}
 		all[k] = b
 	}
+	// Of these, what the definition left out is filled in, and what it has that
+	// Herald doesn't know stays.
 	if a.Schema != nil && a.Schema.SHA256 != "" {
 		all["schema"] = withField(all["schema"], "sha256", a.Schema.SHA256)
+	}
+	if a.Durable != nil {
+		all["durable"] = withField(withField(all["durable"], "topic", a.Durable.Topic), "retention", string(a.Durable.Retention))
 	}
 	return json.Marshal(all)
 }

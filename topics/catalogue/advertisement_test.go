@@ -60,7 +60,7 @@ func TestWhatIsWrongWithAnAdvertisementIsSaid(t *testing.T) {
 }
 
 func TestUnknownFieldsAreKept(t *testing.T) {
-	body := `{"name":"orders.created","subject":"orders.{region}.created","x-cost":{"centre":7},"tags":["a"],
+	body := `{"name":"orders.created","subject":"orders.{region}.created","x-cost":{"centre":7},"tags":["a"],"durable":{"tier":"cold"},
 		"schema":{"format":"json-schema","inline":{ "type" : "object" },"draft":2020}}`
 	c := New()
 	a := mustApply(t, c, Command{Op: OpAdvertise, Account: "A", ID: "ID1", Time: 5, Body: []byte(body)}).Advertisement
@@ -74,6 +74,10 @@ func TestUnknownFieldsAreKept(t *testing.T) {
 	}
 	schema, _ := got["schema"].(map[string]any)
 	cost, _ := got["x-cost"].(map[string]any)
+	durable, _ := got["durable"].(map[string]any)
+	if durable["topic"] != "orders_created" || durable["retention"] != "limits" || durable["tier"] != "cold" {
+		t.Fatalf("durable is not completed: %s", out)
+	}
 	if cost["centre"] != 7.0 || schema["draft"] != 2020.0 || schema["sha256"] == nil {
 		t.Fatalf("lost something: %s", out)
 	}

@@ -22,6 +22,7 @@ type bench struct {
 	ask      []byte
 	noAck    bool
 	finished chan struct{}
+	records  chan func()
 }
 
 func (b *bench) HasInterest(string) bool                        { return true }
@@ -57,8 +58,9 @@ func (b *bench) Flush() {
 	b.staged, b.ends = b.staged[:0], b.ends[:0]
 }
 
+// Submit has records applied on one goroutine, in order.
 func (b *bench) Submit(kind topics.RecordKind, body []byte, done func(any, error)) {
-	go func() {
+	b.records <- func() {
 		_, _, rest, err := topics.ParseConsumerRecord(body)
 		if err == nil {
 			b.topic.mu.Lock()
@@ -70,7 +72,7 @@ func (b *bench) Submit(kind topics.RecordKind, body []byte, done func(any, error
 			b.topic.mu.Unlock()
 		}
 		done(nil, err)
-	}()
+	}
 }
 
 func benchmarkConsume(b *testing.B, cfg topics.ConsumerConfig, batch int) {
@@ -81,7 +83,7 @@ func benchmarkConsume(b *testing.B, cfg topics.ConsumerConfig, batch int) {
 	for i := range t.msgs {
 		t.msgs[i] = topics.Message{Sequence: topics.Sequence(i + 1), Time: 1_700_000_000_000_000_000, Subject: "orders.new", Payload: payload}
 	}
-	w := &bench{topic: t, want: b.N, batch: batch, finished: make(chan struct{})}
+	w := &bench{topic: t, want: b.N, batch: batch, finished: make(chan struct{}), records: make(chan func(), 4096)}
 	if cfg.DeliverSubject == "" {
 		w.ask = fmt.Appendf(nil, `{"batch":%d,"expires":60000000000}`, batch)
 	}
@@ -94,7 +96,18 @@ func benchmarkConsume(b *testing.B, cfg topics.ConsumerConfig, batch int) {
 		DeleteConsumer: func(topics.TopicID, string) {},
 		Workers:        1, // so that the publisher is on one goroutine
 	})
-	defer w.e.Close()
+	applied := make(chan struct{})
+	go func() {
+		defer close(applied)
+		for f := range w.records {
+			f()
+		}
+	}()
+	defer func() {
+		w.e.Close()
+		close(w.records)
+		<-applied
+	}()
 	w.replica = consumer.New(1, "c", cfg, 1, t)
 	t.consumers["c"] = w.replica
 	b.ReportAllocs()

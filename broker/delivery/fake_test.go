@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,7 +25,7 @@ type fakeTopic struct {
 	consumers map[string]*consumer.Consumer
 	lastID    topics.ConsumerID
 	acked     []topics.Sequence
-	reads     int
+	reads     atomic.Int64
 }
 
 func (t *fakeTopic) ID() topics.TopicID    { return t.id }
@@ -119,7 +120,7 @@ func (t *fakeTopic) Load(seq topics.Sequence) (topics.Message, error) {
 func (t *fakeTopic) Read(f *topics.Filter, from topics.Sequence, limit, maxBytes int, dst []topics.Message) ([]topics.Message, topics.Sequence, error) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	t.reads++
+	t.reads.Add(1)
 	n := 0
 	s := max(from, 1)
 	for ; int(s) <= len(t.msgs) && n < limit && maxBytes > 0; s++ {

@@ -70,7 +70,7 @@ type Options struct {
 	Now     func() topics.Nanos // default: the system's clock
 	NewID   func() string       // unique ids for pins and advisories; default: nuid
 	Log     *slog.Logger        // default: discards
-	Workers int                 // default: one per processor, at least 2
+	Workers int                 // default: two per processor, at least 8: some may wait for slow receivers
 	// EphemeralThreshold is how long an ephemeral consumer without a threshold of
 	// its own lives unused; default 5 s.
 	EphemeralThreshold time.Duration
@@ -87,7 +87,7 @@ func (o Options) withDefaults() Options {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	if o.Workers <= 0 {
-		o.Workers = max(runtime.GOMAXPROCS(0), 2)
+		o.Workers = max(2*runtime.GOMAXPROCS(0), 8)
 	}
 	if o.EphemeralThreshold <= 0 {
 		o.EphemeralThreshold = 5 * time.Second

@@ -14,6 +14,9 @@ const (
 	turnMessages = 512
 	turnBytes    = 1 << 20
 	turnPaced    = 16 // by the original pace
+	// demandLarge is how many messages may be asked for at once without being held
+	// back for receivers that are far behind.
+	demandLarge = 4096
 )
 
 // batch is a worker's memory of one turn.
@@ -98,7 +101,7 @@ func (r *reader) work(w *worker) (more bool) {
 	}
 	r.flushOutbox(b)
 	r.arrange(now)
-	stall := r.cfg.IsPush() && !r.push.flow
+	stall := r.cfg.IsPush() && !r.push.flow || r.demand(demandLarge) == demandLarge
 	headersOnly := r.cfg.HeadersOnly
 	r.mu.Unlock()
 	if r.send(w, stall, headersOnly) {

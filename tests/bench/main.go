@@ -62,7 +62,7 @@ func rows() []row {
 			name := fmt.Sprintf("live %d→%d, %d B", s.pubs, s.subs, size)
 			add(name, "raw", raw, func(url string) (float64, error) { return rawLive(url, s.pubs, s.subs, size, total) })
 			add(name, "nats.go", goTarget, func(url string) (float64, error) {
-				return goLive(url, s.pubs, s.subs, size, max(total/4, 500))
+				return goLive(url, s.pubs, s.subs, size, max(total/4, 100))
 			})
 		}
 	}

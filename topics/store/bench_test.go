@@ -218,3 +218,40 @@ func BenchmarkOpen10M(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkFlush reports what one flush of 32 MiB takes, and for how long it
+// keeps the apply side out: while it copies what changed and while it installs.
+func BenchmarkFlush(b *testing.B) {
+	s := benchStore(b, Options{TailBytes: 64 << 20, FlushBytes: 1 << 40, FlushInterval: time.Hour}, 1, topics.Config{Name: "T"})
+	defer s.Close()
+	flushNow(b, s)
+	f := &flusher{s: s, db: s.flusher.db, next: s.flusher.next}
+	var copied, installed time.Duration
+	index := topics.Index(100)
+	var msgs []cutMessage
+	for b.Loop() {
+		for range 107 {
+			index++
+			applyAll(s, index, topics.Nanos(index), benchEntry(1872, 1, one))
+		}
+		start := time.Now()
+		c, err := s.takeCut(msgs, false)
+		if err != nil {
+			b.Fatal(err)
+		}
+		copied += time.Since(start)
+		msgs = c.msgs
+		if c.file, err = f.writeMessages(c); err != nil {
+			b.Fatal(err)
+		}
+		if err := f.db.commit(c.applied, c.save); err != nil {
+			b.Fatal(err)
+		}
+		start = time.Now()
+		s.install(c)
+		installed += time.Since(start)
+	}
+	b.SetBytes(107 * 1872 * 160)
+	b.ReportMetric(float64(copied.Microseconds())/float64(b.N), "µs-copy")
+	b.ReportMetric(float64(installed.Microseconds())/float64(b.N), "µs-install")
+}

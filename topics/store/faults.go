@@ -40,6 +40,7 @@ var (
 	faultIncrPayload     = topics.NewFault(400, 10170, "message counter has payload")
 	faultIncrInvalid     = topics.NewFault(400, 10171, "message counter increment is invalid")
 	faultCounterBroken   = topics.NewFault(400, 10172, "message counter is broken")
+	faultAtomicDisabled  = topics.NewFault(400, 10174, "atomic publish is disabled")
 	faultSourceHeader    = topics.NewFault(400, 10227, "message stream source header is not allowed")
 	faultSchedules       = topics.NewFault(400, 10188, "message schedules is disabled")
 	faultRollupDenied    = topics.NewFault(500, 10111, "rollup not permitted")

@@ -426,7 +426,7 @@ func (s *Store) install(c *cut) {
 		s.emptied = true
 	}
 	if len(c.slots) > 0 {
-		s.flushes = append(s.flushes, flushed{start: c.base, end: s.savedSlot, topics: c.grownTopics()})
+		s.flushes = append(s.flushes, flushed{start: c.base, end: s.savedSlot, topics: c.inTail()})
 	}
 	s.evict()
 }
@@ -494,10 +494,11 @@ type flushed struct {
 	topics     []*Topic
 }
 
-func (c *cut) grownTopics() []*Topic {
+// inTail returns the topics that changed and have messages in the tail.
+func (c *cut) inTail() []*Topic {
 	var grown []*Topic
 	for i := range c.topics {
-		if tc := &c.topics[i]; tc.to > tc.from {
+		if tc := &c.topics[i]; tc.changed && tc.t.refs.n > 0 {
 			grown = append(grown, tc.t)
 		}
 	}
@@ -516,7 +517,7 @@ func (s *Store) evict() {
 	for len(s.flushes) > 0 && s.flushes[0].start < until {
 		fl := &s.flushes[0]
 		for _, t := range fl.topics {
-			t.forgetRefs(s, until)
+			t.forgetRefs(until)
 		}
 		if fl.end > until {
 			break
@@ -528,12 +529,14 @@ func (s *Store) evict() {
 }
 
 // forgetRefs drops the refs into slots below until.
-func (t *Topic) forgetRefs(s *Store, until uint64) {
+func (t *Topic) forgetRefs(until uint64) {
 	seq := t.refs.first
 	end := seq + topics.Sequence(t.refs.n)
 	for ; seq < end && seq <= t.saved; seq++ {
 		r, _ := t.refs.at(seq)
-		if r != 0 && uint64(uint32(r>>32)-uint32(s.tail.base)) >= until-s.tail.base {
+		// The difference of slot numbers modulo 2^32 says which is older, also for the
+		// refs of dead messages into slots that went long ago.
+		if r != 0 && int32(uint32(r>>32)-uint32(until)) >= 0 {
 			break
 		}
 	}

@@ -28,6 +28,7 @@ type headers struct {
 	schedule        string
 	scheduler       string
 	scheduleNext    string
+	batchID         string
 
 	expectedLast        topics.Sequence
 	expectedLastSubject topics.Sequence
@@ -78,6 +79,8 @@ func (h *headers) set(key, value string) {
 		field = &h.counterSources
 	case "Nats-Stream-Source":
 		field = &h.source
+	case "Nats-Batch-Id":
+		field = &h.batchID
 	case "Nats-Schedule":
 		field = &h.schedule
 	case "Nats-Scheduler":

@@ -36,10 +36,13 @@ func (v *runVerdicts) match(i int) bool {
 
 // next returns the first live message at or after from that m lets through.
 func (t *Topic) next(l *lookup, m *matcher, from topics.Sequence) (seq topics.Sequence, ok, done bool) {
-	seq = t.dead.nextLive(max(from, t.first))
-	if m != nil && m.none {
-		return t.last + 1, false, true
+	if m != nil && m.filter == nil {
+		var known bool
+		if from, ok, known = t.nextOfSubject(m, max(from, t.first)); known {
+			return from, ok, true
+		}
 	}
+	seq = t.dead.nextLive(max(from, t.first))
 	for seq <= t.last {
 		switch {
 		case m == nil:
@@ -73,12 +76,63 @@ func (t *Topic) next(l *lookup, m *matcher, from topics.Sequence) (seq topics.Se
 	return t.last + 1, false, true
 }
 
-// prev returns the last live message at or before from that m lets through.
-func (t *Topic) prev(l *lookup, m *matcher, from topics.Sequence) (seq topics.Sequence, ok, done bool) {
-	if t.messages == 0 || m != nil && m.none {
+// nextOfSubject answers next for one subject from what is known of it in memory,
+// or says from where to scan.
+func (t *Topic) nextOfSubject(m *matcher, from topics.Sequence) (seq topics.Sequence, ok, known bool) {
+	if m.none {
+		return t.last + 1, false, true
+	}
+	e := &t.subjects.entries[m.only-1]
+	switch {
+	case from > e.last:
+		return t.last + 1, false, true
+	case from <= e.first && e.loose&looseFirst == 0:
+		return e.first, true, true
+	case e.history != nil:
+		at, _ := slices.BinarySearch(*e.history, from)
+		return (*e.history)[at], true, true
+	case e.count == 2 && e.loose == 0:
+		return e.last, true, true
+	}
+	return max(from, e.first), false, false
+}
+
+// prevOfSubject is nextOfSubject for prev.
+func (t *Topic) prevOfSubject(m *matcher, from topics.Sequence) (seq topics.Sequence, ok, known bool) {
+	if m.none {
 		return 0, false, true
 	}
-	seq = t.dead.prevLive(min(from, t.last))
+	e := &t.subjects.entries[m.only-1]
+	switch {
+	case from < e.first:
+		return 0, false, true
+	case from >= e.last && e.loose&looseLast == 0:
+		return e.last, true, true
+	case e.history != nil:
+		at, found := slices.BinarySearch(*e.history, from)
+		if !found {
+			at--
+		}
+		return (*e.history)[at], true, true
+	case e.count == 2 && e.loose == 0:
+		return e.first, true, true
+	}
+	return min(from, e.last), false, false
+}
+
+// prev returns the last live message at or before from that m lets through.
+func (t *Topic) prev(l *lookup, m *matcher, from topics.Sequence) (seq topics.Sequence, ok, done bool) {
+	if t.messages == 0 {
+		return 0, false, true
+	}
+	from = min(from, t.last)
+	if m != nil && m.filter == nil {
+		var known bool
+		if from, ok, known = t.prevOfSubject(m, from); known {
+			return from, ok, true
+		}
+	}
+	seq = t.dead.prevLive(from)
 	for seq >= t.first && seq > 0 {
 		switch {
 		case m == nil:

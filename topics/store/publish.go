@@ -145,6 +145,10 @@ func (t *Topic) check(p *topics.Publish, h *headers) (ttl topics.Nanos, fault *t
 	if fault = t.checkExpected(p, h); fault != nil {
 		return 0, fault
 	}
+	if h.batchID != "" && !sourced {
+		// Stored one by one they would be no batch: better none than some.
+		return 0, faultAtomicDisabled
+	}
 	if !sourced {
 		if fault = t.checkSchedule(p, h); fault != nil {
 			return 0, fault

@@ -182,8 +182,12 @@ func (s *Store) UpdateTopic(id topics.TopicID, cfg topics.Config) error {
 	if t == nil {
 		return ErrUnknownTopic
 	}
+	before := t.cfg.Retention
 	t.configure(cfg)
 	t.enforceAll()
+	if cfg.Retention != before && t.members != nil && len(t.members.byID) > 0 {
+		t.releaseUnneeded()
+	}
 	return nil
 }
 

@@ -7,6 +7,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -66,6 +67,11 @@ func Main(ctx context.Context, env Env) int {
 	root.SetErr(env.Err)
 	err := root.ExecuteContext(ctx)
 	if a.client != nil {
+		if err == nil || errors.Is(err, client.ErrTimeout) {
+			// The broker answers a forbidden publish with an error of its own,
+			// apart from whoever waits for an answer.
+			err = cmp.Or(a.refusal(), err)
+		}
 		// Its failure matters only where everything else went well: then
 		// something that was sent may not have arrived.
 		if closing := a.client.Close(); err == nil && ctx.Err() == nil {
@@ -178,6 +184,7 @@ func (a *app) connect(cmd *cobra.Command, extra ...client.Option) (*client.Clien
 	options := []client.Option{
 		client.Name("pubsub " + cmd.Name()),
 		client.Timeout(a.timeout),
+		client.PublishTimeout(a.timeout),
 		client.NATS(nats.Timeout(a.timeout)),
 		client.OnError(func(err error) { a.ui.Debug("%v", err) }),
 		client.OnDisconnect(func(err error) {
@@ -247,6 +254,15 @@ func identity(s profile.Settings) ([]client.Option, error) {
 		}
 	}
 	return append(options, client.TLS(cfg)), nil
+}
+
+// refusal is the permission that the connection lacked, if it did.
+func (a *app) refusal() error {
+	err := a.client.Conn().LastError()
+	if !errors.Is(err, nats.ErrPermissionViolation) {
+		return nil
+	}
+	return &problem{code: exitRefused, what: "the broker refused: " + strings.TrimPrefix(err.Error(), "nats: "), next: "pubsub context show --explain", err: err}
 }
 
 // changes adds --dry-run to a command that changes something.

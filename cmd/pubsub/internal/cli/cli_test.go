@@ -10,6 +10,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/heraldmq/herald/broker"
+	"github.com/heraldmq/herald/broker/config"
 )
 
 func TestExitCodesAndErrorTexts(t *testing.T) {
@@ -78,6 +81,23 @@ func TestExitCodesAndErrorTexts(t *testing.T) {
 				t.Errorf("prints the whole help: %s", o.err)
 			}
 		})
+	}
+}
+
+func TestWhatIsForbiddenIsRefused(t *testing.T) {
+	o := config.Defaults()
+	o.Port, o.JetStream.Enabled = -1, true
+	only := func(subjects ...string) *config.Subjects { return &config.Subjects{Allow: subjects} }
+	o.Auth.Users = []config.User{{Name: "u", Password: "p", Permissions: &config.Permissions{
+		Publish: only("ok", "_INBOX.>", "$JS.>"), Subscribe: only("ok", "_INBOX.>"),
+	}}}
+	w := newWorldOf(t, broker.Config{Options: o})
+	w.env = map[string]string{"NATS_USER": "u", "NATS_PASSWORD": "p"}
+	w.must("pub", "ok", "x")
+	for _, args := range []string{"pub secret x", "sub secret", "reply secret x", "request secret x --timeout 300ms", "pub secret x -d --no-create --timeout 300ms", "topic ls --password wrong", "topic ls --user nobody"} {
+		if o := w.run(strings.Fields(args)...); o.code != exitRefused || strings.Count(o.err, "\n") != 1 || strings.Contains(o.err, "wrong") {
+			t.Errorf("%s: %+v", args, o)
+		}
 	}
 }
 

@@ -39,9 +39,11 @@ type world struct {
 	env  map[string]string
 }
 
-func newWorld(t testing.TB) *world {
+func newWorld(t testing.TB) *world { return newWorldOf(t, broker.Config{}) }
+
+func newWorldOf(t testing.TB, cfg broker.Config) *world {
 	t.Helper()
-	b, err := broker.New(broker.Config{})
+	b, err := broker.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

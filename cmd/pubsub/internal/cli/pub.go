@@ -79,7 +79,11 @@ func (a *app) pub(cmd *cobra.Command, args []string, f pubFlags) error {
 	if a.dryRun {
 		return a.pubDry(next)
 	}
-	c, err := a.connect(cmd, client.OnError(func(err error) { a.ui.Warn("%s", plain(err)) }))
+	c, err := a.connect(cmd, client.OnError(func(err error) {
+		if !errors.Is(err, client.ErrRefused) { // that is the outcome, told at the end
+			a.ui.Warn("%s", plain(err))
+		}
+	}))
 	if err != nil {
 		return err
 	}
@@ -112,6 +116,9 @@ func (a *app) pub(cmd *cobra.Command, args []string, f pubFlags) error {
 	err = w.finish(cmd.Context())
 	progress.Done()
 	if err != nil {
+		return err
+	}
+	if err := a.refusal(); err != nil {
 		return err
 	}
 	return w.summary(sent)

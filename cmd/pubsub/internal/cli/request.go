@@ -49,7 +49,7 @@ answering is exit code 4, no answer within --timeout is exit code 5. With
 		if replies == 1 {
 			reply, err := c.Request(cmd.Context(), m.Subject, m.Data, client.WithHeaders(m.Header))
 			if err != nil {
-				return errors.Join(requestProblem(err, m.Subject))
+				return requestProblem(err, m.Subject)
 			}
 			return errors.Join(out.Print(toRecord(reply)), out.Close())
 		}
@@ -219,6 +219,9 @@ func (a *app) answer(cmd *cobra.Command, subject, queue string, count int, respo
 		return err
 	}
 	defer func() { close(ended); _ = sub.Close() }()
+	if err := a.refusal(); err != nil {
+		return err
+	}
 	a.ui.Note("answering on %s", subject)
 	out := a.ui.Messages(a.env.Out)
 	for n := 1; count == 0 || out.Count() < count; n++ {

@@ -207,6 +207,9 @@ func (a *app) sub(cmd *cobra.Command, subjects []string, f subFlags) error {
 		}
 		subs = append(subs, s)
 	}
+	if err := a.refusal(); err != nil {
+		return err
+	}
 	if r.stored {
 		a.ui.Note("reading %s of topic %s from %s", subjects[0], subs[0].Topic(), r.from.position)
 	} else {

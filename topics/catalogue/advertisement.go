@@ -135,33 +135,19 @@ type Advertisement struct {
 // Key returns what tells the advertisement apart in its account.
 func (a *Advertisement) Key() Key { return Key{a.Name, a.Owner.Key()} }
 
-// Body returns what the owner wrote as canonical JSON, without the instance: what
-// is proposed, kept and compared. The caller must not change it.
+// Body returns what the owner wrote as canonical JSON, with the defaults and
+// without the instance: what is proposed, kept and compared. The caller must not
+// change it.
 func (a *Advertisement) Body() []byte { return a.body }
 
-// MarshalJSON returns what the owner wrote, with what the server knows: id,
-// pattern, revision, created, changed, and the defaults of role, lease, schema
-// and durable. Equal advertisements give equal bytes.
+// MarshalJSON returns the body with what the server knows: id, pattern, revision,
+// created, changed. Equal advertisements give equal bytes.
 func (a *Advertisement) MarshalJSON() ([]byte, error) {
 	all := maps.Clone(a.fields)
 	for k, v := range map[string]any{
-		"id": a.ID, "pattern": a.Pattern, "revision": a.Revision,
-		"created": stamp(a.Created), "changed": stamp(a.Changed),
-		"role": a.Role, "lease": a.Lease,
+		"id": a.ID, "pattern": a.Pattern, "revision": a.Revision, "created": stamp(a.Created), "changed": stamp(a.Changed),
 	} {
-		b, err := json.Marshal(v)
-		if err != nil {
-			return nil, fmt.Errorf("encode %s of advertisement %s: %w", k, a.Name, err)
-		}
-		all[k] = b
-	}
-	// Of these, what the definition left out is filled in, and what it has that
-	// Herald doesn't know stays.
-	if a.Schema != nil && a.Schema.SHA256 != "" {
-		all["schema"] = withField(all["schema"], "sha256", a.Schema.SHA256)
-	}
-	if a.Durable != nil {
-		all["durable"] = withField(withField(all["durable"], "topic", a.Durable.Topic), "retention", string(a.Durable.Retention))
+		all[k] = mustEncode(v)
 	}
 	return json.Marshal(all)
 }
@@ -187,17 +173,33 @@ func ParseAdvertisement(body []byte) (*Advertisement, *topics.Fault) {
 		delete(a.fields, f)
 	}
 	if a.Owner.Instance != "" { // who holds it, not what it says: instances share one advertisement
-		a.fields["owner"] = withoutField(a.fields["owner"], "instance")
+		if a.fields["owner"] = withoutField(a.fields["owner"], "instance"); string(a.fields["owner"]) == "{}" {
+			delete(a.fields, "owner")
+		}
 	}
+	if f := a.check(); f != nil {
+		return nil, f
+	}
+	a.complete()
 	canonical, err := json.Marshal(a.fields)
 	if err != nil {
 		return nil, badAdvertisement("", err.Error())
 	}
 	a.body = canonical
-	if f := a.check(); f != nil {
-		return nil, f
-	}
 	return a, nil
+}
+
+// complete writes the defaults into the fields, so that an owner who sends back
+// what it got changes nothing. What the fields have that Herald doesn't know stays.
+func (a *Advertisement) complete() {
+	a.fields["role"] = mustEncode(a.Role)
+	a.fields["lease"] = withFields(a.fields["lease"], map[string]any{"mode": a.Lease.Mode, "ttl": a.Lease.TTL, "grace": a.Lease.Grace})
+	if a.Schema != nil && a.Schema.SHA256 != "" {
+		a.fields["schema"] = withFields(a.fields["schema"], map[string]any{"sha256": a.Schema.SHA256})
+	}
+	if a.Durable != nil {
+		a.fields["durable"] = withFields(a.fields["durable"], map[string]any{"topic": a.Durable.Topic, "retention": a.Durable.Retention})
+	}
 }
 
 func badAdvertisement(field, how string) *topics.Fault {
@@ -369,18 +371,24 @@ func withoutField(object json.RawMessage, field string) json.RawMessage {
 	return b
 }
 
-func withField(object json.RawMessage, field string, value string) json.RawMessage {
+// withFields sets fields of a JSON object; anything else becomes an object of
+// just them.
+func withFields(object json.RawMessage, fields map[string]any) json.RawMessage {
 	var all map[string]json.RawMessage
-	if json.Unmarshal(object, &all) != nil {
-		return object
+	if json.Unmarshal(object, &all) != nil || all == nil {
+		all = map[string]json.RawMessage{}
 	}
-	b, err := json.Marshal(value)
+	for k, v := range fields {
+		all[k] = mustEncode(v)
+	}
+	return mustEncode(all)
+}
+
+// mustEncode is for values that always encode: texts, numbers, times, JSON.
+func mustEncode(v any) json.RawMessage {
+	b, err := json.Marshal(v)
 	if err != nil {
-		return object
-	}
-	all[field] = b
-	if b, err = json.Marshal(all); err != nil {
-		return object
+		panic(fmt.Sprintf("encode %T: %v", v, err))
 	}
 	return b
 }

@@ -106,7 +106,7 @@ func (l *Log) openMarker(fsys disk.FS, dir string) error {
 			return err
 		}
 		l.file = f
-		return errors.Join(l.mark(position{}), l.mark(position{}), fsys.SyncDir(dir))
+		return errors.Join(l.put(position{}), l.mark(position{}), fsys.SyncDir(dir))
 	}
 	if err != nil {
 		return err
@@ -124,7 +124,7 @@ func (l *Log) openMarker(fsys disk.FS, dir string) error {
 	}
 	if !found {
 		if lastIndex == 0 { // a crash while it was made
-			return errors.Join(l.mark(position{}), l.mark(position{}), fsys.SyncDir(dir))
+			return errors.Join(l.put(position{}), l.mark(position{}), fsys.SyncDir(dir))
 		}
 		return &disk.CorruptError{File: name, Offset: -1, Reason: "neither generation is readable"}
 	}
@@ -163,8 +163,8 @@ func parseMarker(b []byte) (gen uint64, p position, ok bool) {
 	return le.Uint64(b[8:]), position{index: le.Uint64(b[16:]), term: le.Uint64(b[24:])}, true
 }
 
-// mark writes and syncs the marker.
-func (l *Log) mark(p position) error {
+// put writes the marker.
+func (l *Log) put(p position) error {
 	le := binary.LittleEndian
 	l.gen++
 	b := make([]byte, markerSlot)
@@ -176,10 +176,18 @@ func (l *Log) mark(p position) error {
 	if _, err := l.file.WriteAt(b, int64(l.gen%2)*markerSpace); err != nil {
 		return fmt.Errorf("write the catalogue's marker: %w", err)
 	}
+	l.last = p
+	return nil
+}
+
+// mark writes and syncs the marker.
+func (l *Log) mark(p position) error {
+	if err := l.put(p); err != nil {
+		return err
+	}
 	if err := l.file.Datasync(); err != nil {
 		return fmt.Errorf("write the catalogue's marker: %w", err)
 	}
-	l.last = p
 	return nil
 }
 

@@ -6,11 +6,12 @@
 //	  8 generation u64    16 node u64   24 group u32   28 candidate length u32
 //	 32 current term u64  40 vote term u64   48 candidate, zeros
 //
-// A change is written to slot 0 and synced, then to slot 1 and synced; only then
-// it is acknowledged. So a slot that is damaged later never takes an acknowledged
-// vote with it, and a crash in between leaves either the old state twice, or the
-// new one at least once: both slots are read, the newest good one counts, and the
-// other is repaired.
+// A change is written to one slot and synced; then it is acknowledged, and copied
+// to the other slot without a sync. The next change goes first to that other slot,
+// so while a slot may be torn by a crash, the other one holds the last
+// acknowledged state, synced; and when a slot is damaged later, the copy takes no
+// acknowledged vote with it. Opening reads both: the newest good one counts, and
+// the other is repaired before anything else is written.
 //
 // raft writes a vote as two keys, the term and then the candidate; a crash
 // between them pairs the new term with the old candidate, who would then get a
@@ -112,7 +113,7 @@ func (s *Store) make(fsys disk.FS, dir string) error {
 		return fmt.Errorf("make term and vote: %w", err)
 	}
 	s.file = f
-	if err := s.write(state{}); err != nil {
+	if err := errors.Join(s.write(state{}), s.sync()); err != nil {
 		return errors.Join(err, f.Close())
 	}
 	if err := errors.Join(fsys.Rename(s.name+".new", s.name), fsys.SyncDir(dir)); err != nil {
@@ -148,25 +149,42 @@ func (s *Store) load() error {
 	if good[0] && good[1] && gens[0] == gens[1] {
 		return nil
 	}
-	return s.write(s.now)
+	// The first write must go to the slot that is not the newest: skip a generation
+	// if that one's turn is not next.
+	if newest := gens[1] > gens[0] || !good[0]; int64(s.gen%2) == 1 != newest {
+		s.gen++
+	}
+	return errors.Join(s.write(s.now), s.sync())
 }
 
-// write stores st in both slots. The caller holds mu, or is alone.
+// write makes st durable. The caller holds mu, or is alone.
 func (s *Store) write(st state) error {
-	b, err := s.encode(s.gen+1, st)
+	gen := s.gen + 1
+	b, err := s.encode(gen, st)
 	if err != nil {
 		return err
 	}
-	for slot := range int64(2) {
-		if _, err := s.file.WriteAt(b, slot*slotSpace); err != nil {
-			return fmt.Errorf("write term and vote: %w", err)
-		}
-		if err := s.file.Datasync(); err != nil {
-			return fmt.Errorf("write term and vote: %w", err)
-		}
+	first := int64(gen % 2)
+	_, err = s.file.WriteAt(b, first*slotSpace)
+	if err == nil {
+		err = s.file.Datasync()
 	}
-	s.gen++
+	if err == nil {
+		_, err = s.file.WriteAt(b, (1-first)*slotSpace)
+	}
+	if err != nil {
+		return fmt.Errorf("write term and vote: %w", err)
+	}
+	s.gen = gen
 	s.now = st
+	return nil
+}
+
+// sync makes the copy durable too.
+func (s *Store) sync() error {
+	if err := s.file.Datasync(); err != nil {
+		return fmt.Errorf("write term and vote: %w", err)
+	}
 	return nil
 }
 
@@ -278,4 +296,4 @@ func (s *Store) GetUint64(key []byte) (uint64, error) {
 }
 
 // Close closes the file.
-func (s *Store) Close() error { return s.file.Close() }
+func (s *Store) Close() error { return errors.Join(s.sync(), s.file.Close()) }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -467,5 +468,61 @@ func TestKeyValueAndObjects(t *testing.T) {
 	}
 	if _, err := obj.PutBytes(ctx, "y", nil); err == nil {
 		t.Error("a sealed store took an object")
+	}
+}
+
+func TestThePushConsumersAnswerComesFirst(t *testing.T) {
+	nc, js := start(t, nil)
+	ctx := deadline(t)
+	must[jetstream.Stream](t)(js.CreateStream(ctx, jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}}))
+	for range 100 {
+		must[*jetstream.PubAck](t)(js.Publish(ctx, "s", nil))
+	}
+	for i := range 20 {
+		sub := must[*nats.Subscription](t)(nc.SubscribeSync(fmt.Sprintf("in.%d.>", i)))
+		body := fmt.Sprintf(`{"stream_name":"S","config":{"name":"c%d","deliver_subject":"in.%d.messages"}}`, i, i)
+		if err := nc.PublishRequest(fmt.Sprintf("$JS.API.CONSUMER.CREATE.S.c%d", i), fmt.Sprintf("in.%d.answer", i), []byte(body)); err != nil {
+			t.Fatal(err)
+		}
+		for n := range 101 {
+			m := must[*nats.Msg](t)(sub.NextMsg(patience))
+			if isAnswer := strings.HasSuffix(m.Subject, ".answer"); isAnswer != (n == 0) {
+				t.Fatalf("message %d is on %s", n, m.Subject)
+			}
+			var info struct {
+				NumPending int `json:"num_pending"`
+			}
+			if n == 0 && (json.Unmarshal(m.Data, &info) != nil || info.NumPending != 100) {
+				t.Fatalf("answer %s", m.Data)
+			}
+		}
+		if err := sub.Unsubscribe(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestBatchesAreRefusedNotTakenApart(t *testing.T) {
+	nc, js := start(t, nil)
+	ctx := deadline(t)
+	s := must[jetstream.Stream](t)(js.CreateStream(ctx, jetstream.StreamConfig{
+		Name: "S", Subjects: []string{"s"}, AllowAtomicPublish: true, AllowBatchPublish: true,
+	}))
+	m := nats.NewMsg("s")
+	m.Header.Set("Nats-Batch-Id", "b")
+	m.Header.Set("Nats-Batch-Sequence", "1")
+	if _, err := js.PublishMsg(ctx, m); apiError(err) != 10174 {
+		t.Errorf("atomic batch: %v", err)
+	}
+	sub := must[*nats.Subscription](t)(nc.SubscribeSync("fast.>"))
+	if err := nc.PublishRequest("s", "fast.uuid.10.ok.1.0.$FI", nil); err != nil {
+		t.Fatal(err)
+	}
+	var r map[string]any
+	if answer := must[*nats.Msg](t)(sub.NextMsg(patience)); json.Unmarshal(answer.Data, &r) != nil || errCode(r) != 10205 {
+		t.Errorf("fast batch: %s", answer.Data)
+	}
+	if info := must[*jetstream.StreamInfo](t)(s.Info(ctx)); info.State.Msgs != 0 {
+		t.Errorf("%d messages were stored", info.State.Msgs)
 	}
 }

@@ -97,7 +97,10 @@ func (a *acker) ackAll(b *batch, res *results) {
 			account, to = w.account, a.of(w.account)
 		}
 		reply := replies[w.reply : w.reply+w.length]
-		r := &res.publishes[w.publish]
+		r := &topics.PublishResult{Fault: w.fault}
+		if w.fault == nil {
+			r = &res.publishes[w.publish]
+		}
 		if r.Fault != nil && r.Fault.ErrCode == faultTopicNotFound.ErrCode {
 			to.Deliver(reply, reply, "", noResponders, nil)
 			continue

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"bytes"
 	"sync"
 	"sync/atomic"
 
@@ -43,6 +44,7 @@ type batch struct {
 // the result itself.
 type wait struct {
 	done    func(topics.PublishResult, error)
+	fault   *topics.Fault // refused before it was proposed
 	topic   *Topic
 	account *front.Account
 	publish uint32 // which publish of the entry, from 0
@@ -140,6 +142,10 @@ func (q *queue) stop() {
 	<-q.finished
 }
 
+// fastBatch ends the reply subjects of a fast batch, whose publishers expect
+// other answers than PubAcks. They are told that there is none here.
+var fastBatch = []byte(".$FI")
+
 // capture appends publishes and waits for room first.
 func (q *queue) capture(messages []front.Captured) {
 	q.mu.Lock()
@@ -161,6 +167,18 @@ func (q *queue) capture(messages []front.Captured) {
 			}
 			at = t
 			q.stateLimits(b, t.account)
+		}
+		if bytes.HasSuffix(m.Reply, fastBatch) {
+			b.waits = append(b.waits, wait{
+				topic: at, account: m.Account, fault: faultBatchDisabled,
+				reply: uint32(len(b.replies)), length: uint32(len(m.Reply)),
+			})
+			b.replies = append(b.replies, m.Reply...)
+			// Answers come with an entry; this record changes nothing.
+			b.buf = topics.AppendRecord(b.buf, topics.RecordExpire, appendTopic(nil, at.id))
+			b.submits = append(b.submits, nil)
+			b.records++
+			continue
 		}
 		p := topics.Publish{Topic: m.Topic, Subject: at.mapped(m.Subject), Header: m.Header, Payload: m.Payload}
 		if at.echo.Load() != nil {

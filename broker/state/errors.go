@@ -25,5 +25,6 @@ var (
 	faultMaxConsumers     = &topics.Fault{Status: 400, ErrCode: 10026, Text: "maximum consumers limit reached"}
 	faultAccountStorage   = &topics.Fault{Status: 400, ErrCode: 10002, Text: "resource limits exceeded for account"}
 	faultNoSpace          = &topics.Fault{Status: 500, ErrCode: 10047, Text: "insufficient storage resources available"}
+	faultBatchDisabled    = &topics.Fault{Status: 400, ErrCode: 10205, Text: "batch publish is disabled"}
 	faultUnavailable      = &topics.Fault{Status: 503, ErrCode: 10008, Text: "JetStream system temporarily unavailable"}
 )

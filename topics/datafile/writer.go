@@ -119,9 +119,6 @@ func (w *Writer) append(b []byte) error {
 	return nil
 }
 
-// Offset returns how many bytes there are so far, the index excluded.
-func (w *Writer) Offset() int64 { return w.offset }
-
 // Finish writes the index, syncs the file and returns it opened for reading.
 // The folder's entry is not synced. On an error the file is removed.
 func (w *Writer) Finish() (*File, error) {

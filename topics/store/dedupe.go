@@ -1,12 +1,6 @@
 package store
 
-import (
-	"strconv"
-
-	"github.com/heraldmq/herald/topics"
-)
-
-func decimal(n int64) string { return strconv.FormatInt(n, 10) }
+import "github.com/heraldmq/herald/topics"
 
 // dedupe is the message ids of a topic's window, in the order they came. It is
 // replicated state: entries go by the time of log entries only.

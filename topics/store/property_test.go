@@ -33,7 +33,9 @@ type world struct {
 var testSubjects = []string{"a", "a.b", "a.c", "b.c", "b.d.e"}
 
 func (w *world) options(dir string) Options {
-	return Options{Dir: dir, TailBytes: 8 << 10, FlushBytes: 1 << 20, FlushInterval: time.Hour, CacheBytes: 16 << 10,
+	// The tail keeps nothing, a little or all of what was flushed.
+	kept := rapid.SampledFrom([]int64{0, 3 << 10, 12 << 10, 1 << 20}).Draw(w.t, "kept")
+	return Options{Dir: dir, TailBytes: 1<<20 + kept, FlushBytes: 1 << 20, FlushInterval: time.Hour, CacheBytes: 16 << 10,
 		Fatal: func(err error) { panic(err) }}
 }
 

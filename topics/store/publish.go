@@ -3,6 +3,7 @@ package store
 import (
 	"encoding/json"
 	"math/big"
+	"strconv"
 	"time"
 
 	"github.com/heraldmq/herald/topics"
@@ -69,7 +70,7 @@ func (t *Topic) publishHeaders(off int, p *topics.Publish) topics.PublishResult 
 		// A marker must outlive what it marks, or it could be missed.
 		if least := topics.Nanos(t.cfg.SubjectDeleteMarkerTTL.Truncate(time.Second)); ttl < least {
 			ttl, changed = least, true
-			p.Header = withHeader(p.Header, "Nats-TTL", decimal(int64(least/topics.Nanos(time.Second))))
+			p.Header = withHeader(p.Header, "Nats-TTL", strconv.FormatInt(int64(least/topics.Nanos(time.Second)), 10))
 		}
 	}
 	var total string

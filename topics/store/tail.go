@@ -59,11 +59,6 @@ func (t *tail) drop(until uint64) {
 	}
 }
 
-// holds tells whether the ref's slot is still in the ring.
-func (t *tail) holds(r ref) bool {
-	return uint64(uint32(r>>32)-uint32(t.base)) < t.next-t.base
-}
-
 // slotOf returns the slot of a ref that the ring holds.
 func (t *tail) slotOf(r ref) *slot {
 	return &t.slots[(t.base+uint64(uint32(r>>32)-uint32(t.base)))&uint64(len(t.slots)-1)]

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -47,7 +48,9 @@ answering is exit code 4, no answer within --timeout is exit code 5. With
 		}
 		out := a.ui.Messages(a.env.Out)
 		if replies == 1 {
-			reply, err := c.Request(cmd.Context(), m.Subject, m.Data, client.WithHeaders(m.Header))
+			ctx, cancel := context.WithTimeout(cmd.Context(), a.timeout)
+			defer cancel()
+			reply, err := c.Request(ctx, m.Subject, m.Data, client.WithHeaders(m.Header))
 			if err != nil {
 				return requestProblem(err, m.Subject)
 			}

@@ -205,7 +205,7 @@ func TestDamagedState(t *testing.T) {
 		t.Fatal(err)
 	}
 	refused, apart := 0, 0
-	for at := 0; at < len(whole); at += 37 {
+	for at := 0; at < len(whole); at += 101 {
 		copied := t.TempDir()
 		if err := os.CopyFS(copied, os.DirFS(dir)); err != nil {
 			t.Fatal(err)
@@ -238,7 +238,7 @@ func TestDamagedState(t *testing.T) {
 			t.Errorf("byte %d: %v", at, err)
 		}
 	}
-	t.Logf("of %d bytes, %d made the store refuse to open and %d a topic", len(whole)/37, refused, apart)
+	t.Logf("of %d bytes, %d made the store refuse to open and %d a topic", len(whole)/101, refused, apart)
 	if refused == 0 || apart == 0 {
 		t.Error("the test reaches nothing")
 	}

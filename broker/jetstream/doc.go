@@ -7,8 +7,9 @@
 // through a bounded queue to workers, and the requests about one stream stay in
 // order. The files follow the subjects:
 //
-//   - service.go, account.go, queue.go: life, subscriptions, workers
-//   - subjects.go, request.go: from a subject to its handler, and the reply
+//   - service.go, account.go, queue.go, gate.go: life, subscriptions, workers, and
+//     what waits for an answer to be out
+//   - routes.go, request.go: from a subject to its handler, and the reply
 //   - streams.go, streamlists.go, messages.go, direct.go: streams
 //   - consumers.go, consumerinfo.go: consumers
 //   - cluster.go: step-down and what a single node refuses

@@ -352,6 +352,7 @@ func (w *world) consumer(name string, cfg topics.ConsumerConfig) {
 	w.topic.consumers[name] = c
 	w.topic.mu.Unlock()
 	w.e.ConsumerChanged(w.topic.id, name, Created)
+	w.pass(2 * firstPause)
 }
 
 func (w *world) pull(name, reply, body string) {

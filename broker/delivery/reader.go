@@ -101,7 +101,7 @@ type reader struct {
 	inFlight   int
 	held       bool
 	failed     bool         // a proposal failed: the live copy is void
-	pausedTill topics.Nanos // after a failure
+	pausedTill topics.Nanos // after a failure, and at the beginning
 	acksWanted []string     // replies to acknowledgements not yet proposed
 }
 
@@ -125,11 +125,18 @@ func newReader(e *Engine, t *topic, c *consumer.Consumer) *reader {
 	r := &reader{e: e, topic: t, name: c.Name(), place: -1, active: now, swept: now}
 	r.ack = []byte("$JS.ACK." + t.name + "." + r.name + ".")
 	r.adopt(c)
+	if r.cfg.IsPush() && c.Delivered().Consumer == 0 {
+		r.pausedTill = now + topics.Nanos(firstPause)
+	}
 	if r.cfg.ReplayPolicy == topics.ReplayOriginal {
 		_, r.replay.until = t.data.Bounds()
 	}
 	return r
 }
+
+// firstPause is how long a new push consumer holds back, so that the answer to its
+// creation arrives before its messages: clients set themselves up in between.
+const firstPause = 3 * time.Millisecond
 
 // adopt makes c the live copy.
 func (r *reader) adopt(c *consumer.Consumer) {

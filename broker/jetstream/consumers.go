@@ -275,6 +275,9 @@ func (r *request) consumerReset() (any, error) {
 	}
 	ctx, cancel := r.wait()
 	defer cancel()
+	if f := mayReset(t, r.name, topics.Sequence(req.Seq)); f != nil {
+		return nil, f
+	}
 	next, err := r.api.s.o.State.ResetConsumer(ctx, t, r.name, topics.Sequence(req.Seq))
 	if err != nil {
 		return nil, err
@@ -284,6 +287,33 @@ func (r *request) consumerReset() (any, error) {
 		return nil, jsapi.ErrConsumerNotFound
 	}
 	return &jsapi.ResetReply{Reply: r.head(), ConsumerInfo: info, ResetSeq: uint64(next)}, nil
+}
+
+// mayReset tells whether a consumer may be moved to seq: not to before where its
+// deliver policy let it start. 0 is always allowed.
+func mayReset(t *state.Topic, name string, seq topics.Sequence) *topics.Fault {
+	c := t.Data().Consumer(name)
+	if c == nil {
+		return jsapi.ErrConsumerNotFound
+	}
+	if seq == 0 {
+		return nil
+	}
+	switch cfg := c.Config(); cfg.DeliverPolicy {
+	case topics.DeliverAll:
+		return nil
+	case topics.DeliverByStartSeq:
+		if seq < topics.Sequence(cfg.OptStartSeq) {
+			return jsapi.ConsumerReset("below start seq")
+		}
+		return nil
+	case topics.DeliverByStartTime:
+		if cfg.OptStartTime != nil && seq < t.Data().SequenceAt(topics.Nanos(cfg.OptStartTime.UnixNano())) {
+			return jsapi.ConsumerReset("below start time")
+		}
+		return nil
+	}
+	return jsapi.ConsumerReset("not allowed")
 }
 
 // consumerUnpin frees a priority group from the client it is pinned to.

@@ -526,3 +526,35 @@ func TestBatchesAreRefusedNotTakenApart(t *testing.T) {
 		t.Errorf("%d messages were stored", info.State.Msgs)
 	}
 }
+
+func TestResetsStayWhereTheDeliverPolicyAllows(t *testing.T) {
+	nc, js := start(t, nil)
+	ctx := deadline(t)
+	must[jetstream.Stream](t)(js.CreateStream(ctx, jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}}))
+	for range 3 {
+		must[*jetstream.PubAck](t)(js.Publish(ctx, "s", nil))
+	}
+	for name, tt := range map[string]struct {
+		config, body string
+		code         int
+		text         string
+	}{
+		"a": {`"deliver_policy":"all"`, `{"seq":50}`, 0, ""},
+		"b": {`"deliver_policy":"by_start_sequence","opt_start_seq":2`, `{"seq":1}`, 10204, "invalid reset: below start seq"},
+		"c": {`"deliver_policy":"by_start_sequence","opt_start_seq":2`, `{"seq":2}`, 0, ""},
+		"d": {`"deliver_policy":"by_start_time","opt_start_time":"2220-01-01T00:00:00Z"`, `{"seq":1}`, 10204, "invalid reset: below start time"},
+		"e": {`"deliver_policy":"new"`, `{"seq":1}`, 10204, "invalid reset: not allowed"},
+		"f": {`"deliver_policy":"new"`, ``, 0, ""},
+		"g": {`"deliver_policy":"last_per_subject","filter_subject":"s"`, `{"seq":1}`, 10204, "invalid reset: not allowed"},
+	} {
+		raw(t, nc, "CONSUMER.CREATE.S."+name, `{"stream_name":"S","config":{"durable_name":"`+name+`",`+tt.config+`}}`)
+		r := raw(t, nc, "CONSUMER.RESET.S."+name, tt.body)
+		text := ""
+		if e, ok := r["error"].(map[string]any); ok {
+			text, _ = e["description"].(string)
+		}
+		if errCode(r) != tt.code || text != tt.text {
+			t.Errorf("%s %s: got %v", tt.config, tt.body, r)
+		}
+	}
+}

@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/heraldmq/herald/client"
 	"github.com/heraldmq/herald/cmd/pubsub/internal/ui"
-	"github.com/heraldmq/herald/cmd/pubsub/internal/yaml"
 )
 
 func (a *app) advertiseCommand() *cobra.Command {
@@ -187,7 +187,7 @@ func readAdvertisement(in io.Reader, path string, ad *client.Advertisement) erro
 		return fmt.Errorf("read the advertisement: %w", err)
 	}
 	if !bytes.HasPrefix(bytes.TrimSpace(b), []byte("{")) {
-		if b, err = yaml.ToJSON(b); err != nil {
+		if b, err = yamlToJSON(b); err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
 	}
@@ -195,6 +195,20 @@ func readAdvertisement(in io.Reader, path string, ad *client.Advertisement) erro
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	return nil
+}
+
+// yamlToJSON converts one YAML document, so that files in both formats go through
+// the same decoding; errors name the line.
+func yamlToJSON(doc []byte) ([]byte, error) {
+	dec := yaml.NewDecoder(bytes.NewReader(doc))
+	var v map[string]any
+	if err := dec.Decode(&v); err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	if dec.Decode(new(yaml.Node)) == nil {
+		return nil, errors.New("yaml: more than one document; put each advertisement in a file of its own")
+	}
+	return json.Marshal(v)
 }
 
 // hold advertises until the context ends.

@@ -17,7 +17,8 @@ import (
 // the other kinds belong to broker/state.
 //
 //	publish  topic u64, flags u8, subject length u16, header length u32,
-//	         subject, header, payload (the rest)
+//	         subject, header, payload (the rest); with PublishTimed: time i64 (ns) at
+//	         the very end
 const (
 	entryMagic0   = 'H'
 	entryMagic1   = 'E'
@@ -106,11 +107,16 @@ type Publish struct {
 	Subject []byte // at most 65535 bytes
 	Header  []byte
 	Payload []byte
+	Time    Nanos // with PublishTimed; else the entry's time counts
 }
 
 // Size returns how many bytes AppendPublish adds.
 func (p *Publish) Size() int {
-	return RecordHeader + publishHeader + len(p.Subject) + len(p.Header) + len(p.Payload)
+	n := RecordHeader + publishHeader + len(p.Subject) + len(p.Header) + len(p.Payload)
+	if p.Flags&PublishTimed != 0 {
+		n += 8
+	}
+	return n
 }
 
 // AppendPublish appends a publish record.
@@ -123,7 +129,11 @@ func AppendPublish(dst []byte, p *Publish) []byte {
 	dst = binary.LittleEndian.AppendUint32(dst, uint32(len(p.Header)))
 	dst = append(dst, p.Subject...)
 	dst = append(dst, p.Header...)
-	return append(dst, p.Payload...)
+	dst = append(dst, p.Payload...)
+	if p.Flags&PublishTimed != 0 {
+		dst = binary.LittleEndian.AppendUint64(dst, uint64(p.Time))
+	}
+	return dst
 }
 
 // ParsePublish reads a publish record's body.
@@ -136,9 +146,17 @@ func ParsePublish(body []byte) (p Publish, err error) {
 	s := int(binary.LittleEndian.Uint16(body[9:]))
 	h := int(binary.LittleEndian.Uint32(body[11:]))
 	rest := body[publishHeader:]
+	if p.Flags&PublishTimed != 0 {
+		n := len(rest) - 8
+		if n < 0 {
+			return p, fmt.Errorf("%w: timed publish record of %d bytes", ErrBadEntry, len(body))
+		}
+		p.Time = Nanos(binary.LittleEndian.Uint64(rest[n:]))
+		rest = rest[:n]
+	}
 	if s > len(rest) || h > len(rest)-s {
 		return p, fmt.Errorf("%w: publish record with lengths %d and %d in %d bytes", ErrBadEntry, s, h, len(rest))
 	}
-	p.Subject, p.Header, p.Payload = rest[:s:s], rest[s:s+h:s+h], rest[s+h:]
+	p.Subject, p.Header, p.Payload = rest[:s:s], rest[s:s+h:s+h], rest[s+h:len(rest):len(rest)]
 	return p, nil
 }

@@ -12,7 +12,6 @@
 // Origins are topics of the same account on this node. An origin elsewhere
 // (external, with another domain's or account's API) is not read; infos say so.
 //
-// Differences to nats-server: messages of a mirror carry the time at which they
-// were mirrored, and a work queue or interest stream is copied without being
-// consumed.
+// Difference to nats-server: a work queue or interest stream is copied without
+// being consumed.
 package sourcing

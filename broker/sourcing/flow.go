@@ -205,7 +205,7 @@ func (f *flow) begin(t *state.Topic) topics.Sequence {
 	case s.OptStartSeq > 0:
 		return topics.Sequence(s.OptStartSeq)
 	case s.OptStartTime != nil:
-		return t.Data().SequenceAt(topics.Nanos(s.OptStartTime.UnixNano()))
+		return t.Data().SequenceAt(topics.NanosOf(*s.OptStartTime))
 	}
 	return 1
 }
@@ -283,6 +283,8 @@ func (f *flow) append(account *front.Account, msgs []topics.Message) error {
 		}
 		if f.mirror {
 			a.After = m.Sequence - 1
+			a.Flags |= topics.PublishTimed
+			a.Time = m.Time
 		} else {
 			a.Header = f.header(m)
 		}

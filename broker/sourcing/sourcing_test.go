@@ -138,6 +138,11 @@ func TestAMirrorKeepsSequencesAndGoesOnAfterARestart(t *testing.T) {
 	if m := n.message("M", 7); string(m.Data) != "7" || m.Subject != "o.a" {
 		t.Errorf("message 7 is %q on %s", m.Data, m.Subject)
 	}
+	for _, seq := range []uint64{3, 10} {
+		if was, is := n.message("O", seq).Time, n.message("M", seq).Time; !was.Equal(is) {
+			t.Errorf("message %d was stored at %v, its copy at %v", seq, was, is)
+		}
+	}
 	n.stop()
 	n.up()
 	n.publish("o.b", "11")

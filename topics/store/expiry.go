@@ -41,11 +41,11 @@ func (h *dueHeap) Pop() any {
 	return x
 }
 
-// expire gives a message a time of its own.
-func (t *Topic) expire(seq topics.Sequence, ttl topics.Nanos) {
+// expire gives a message that was stored at a time a time of its own to go.
+func (t *Topic) expire(seq topics.Sequence, ttl, stored topics.Nanos) {
 	at := never
-	if ttl < never-t.s.now {
-		at = t.s.now + ttl
+	if ttl < never-stored {
+		at = stored + ttl
 	}
 	t.schedule(seq, at)
 }
@@ -138,13 +138,14 @@ func (t *Topic) removeMarked(seq topics.Sequence) {
 	}
 	p := topics.Publish{
 		Topic:   t.id,
+		Time:    t.s.now,
 		Subject: []byte(m.Subject),
 		Header: fmt.Appendf(nil, "NATS/1.0\r\nNats-Marker-Reason: MaxAge\r\nNats-TTL: %s\r\nNats-Rollup: sub\r\n\r\n",
 			ttl.Truncate(time.Second)),
 	}
 	r, _ := t.s.keepMade(&p)
-	t.append(r, m.Subject, t.size(len(p.Subject), len(p.Header), 0))
-	t.expire(t.last, topics.Nanos(ttl.Truncate(time.Second)))
+	t.append(r, m.Subject, t.size(len(p.Subject), len(p.Header), 0), p.Time)
+	t.expire(t.last, topics.Nanos(ttl.Truncate(time.Second)), p.Time)
 	t.lastMsgID = ""
 }
 

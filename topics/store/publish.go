@@ -29,13 +29,19 @@ func (s *Store) Publish(off int, p topics.Publish) topics.PublishResult {
 	if f := t.tooBig(len(p.Header), len(p.Payload)); f != nil {
 		return topics.PublishResult{Fault: f}
 	}
+	if p.Flags&topics.PublishTimed == 0 {
+		p.Time = s.now
+	} else {
+		// Reading by time relies on times that rise and are past.
+		p.Time = max(min(p.Time, s.now), t.lastTime)
+	}
 	if len(p.Header) > 0 {
 		return t.publishHeaders(off, &p)
 	}
 	if cfg.AllowMsgCounter && p.Flags&topics.PublishSourced == 0 {
 		return topics.PublishResult{Fault: faultIncrMissing}
 	}
-	seq, fault := t.admit(&p, "", func() ref { return s.keep(off) })
+	seq, fault := t.admit(&p, "", func() ref { return s.record(off, &p) })
 	if fault == nil {
 		t.lastMsgID = ""
 	}
@@ -64,7 +70,7 @@ func (t *Topic) publishHeaders(off int, p *topics.Publish) topics.PublishResult 
 	if fault != nil {
 		return topics.PublishResult{Fault: fault}
 	}
-	record := func() ref { return t.s.keep(off) }
+	record := func() ref { return t.s.record(off, p) }
 	changed := false
 	if ttl > 0 && ttl != never && t.cfg.SubjectDeleteMarkerTTL > 0 && t.cfg.MaxMsgsPer != 1 {
 		// A marker must outlive what it marks, or it could be missed.
@@ -101,7 +107,7 @@ func (t *Topic) publishHeaders(off int, p *topics.Publish) topics.PublishResult 
 // settle does what follows a stored message with headers.
 func (t *Topic) settle(p *topics.Publish, h *headers, seq topics.Sequence, ttl topics.Nanos) {
 	if ttl > 0 && t.alive(seq) {
-		t.expire(seq, ttl)
+		t.expire(seq, ttl, p.Time)
 	}
 	t.lastMsgID = string([]byte(h.msgID))
 	if h.msgID != "" {
@@ -261,7 +267,7 @@ func (t *Topic) admit(p *topics.Publish, rollup string, record func() ref) (topi
 			return 0, f
 		}
 	}
-	i := t.append(record(), alias(p.Subject), size)
+	i := t.append(record(), alias(p.Subject), size, p.Time)
 	seq := t.last
 	if cfg.MaxMsgsPer > 0 {
 		t.enforcePer(i)
@@ -294,24 +300,24 @@ func (t *Topic) refuses(p *topics.Publish, size uint64, rollup string) *topics.F
 	return nil
 }
 
-// append stores a message under the next sequence and returns its subject's
-// slot.
-func (t *Topic) append(r ref, subj string, size uint64) uint32 {
+// append stores a message under the next sequence, with a time, and returns its
+// subject's slot.
+func (t *Topic) append(r ref, subj string, size uint64, at topics.Nanos) uint32 {
 	s := t.s
 	t.last++
 	if t.messages == 0 {
-		t.first, t.firstTime = t.last, s.now
+		t.first, t.firstTime = t.last, at
 	}
 	t.messages++
 	t.bytes += size
-	t.lastTime = s.now
+	t.lastTime = at
 	i, fresh := t.subjects.add(subj, t.last)
 	if fresh && len(t.matchers) > 0 {
 		t.forgetMatches(i)
 	}
 	t.refs.push(t.last, r, i)
 	if t.expiries != nil && t.expiries.oldTime == 0 {
-		t.expiries.oldTime = s.now
+		t.expiries.oldTime = at
 	}
 	t.touch()
 	if !t.grew {

@@ -16,7 +16,9 @@ func (s *Store) SkipTo(id topics.TopicID, last topics.Sequence) {
 		t.touch()
 		return
 	}
+	at := t.lastTime // what comes next may be older than this entry
 	for t.last < last {
 		t.skip()
 	}
+	t.lastTime = at
 }

@@ -148,22 +148,33 @@ func (s *Store) End() (grown []topics.TopicID) {
 // record at off.
 func (s *Store) keep(off int) ref {
 	if !s.slotted {
-		s.slot = s.push(s.entry)
+		s.slot = s.push(s.entry, s.now)
 		s.slotted = true
 	}
 	return makeRef(s.slot, off)
 }
 
+// record returns the ref of a publish of the entry. One with a time of its own
+// gets a slot of its own.
+func (s *Store) record(off int, p *topics.Publish) ref {
+	if p.Flags&topics.PublishTimed == 0 {
+		return s.keep(off)
+	}
+	r, _ := s.keepMade(p)
+	return r
+}
+
 // keepMade puts a record the store made itself (a counter's total, a delete
 // marker) into the tail.
 func (s *Store) keepMade(p *topics.Publish) (ref, []byte) {
+	p.Flags &^= topics.PublishTimed // the slot says it
 	data := topics.AppendPublish(make([]byte, topics.EntryHeader, topics.EntryHeader+p.Size()), p)
-	return makeRef(s.push(data), topics.EntryHeader), data
+	return makeRef(s.push(data, p.Time), topics.EntryHeader), data
 }
 
-func (s *Store) push(data []byte) uint64 {
+func (s *Store) push(data []byte, at topics.Nanos) uint64 {
 	s.unsaved += int64(len(data)) + slotOverhead
-	return s.tail.push(data, s.now)
+	return s.tail.push(data, at)
 }
 
 // CreateTopic adds a topic. Doing it again with the same id has no effect.

@@ -106,6 +106,21 @@ func (g *Group) Leader() (id string, isLeader bool) {
 	return string(who), g.leading
 }
 
+// Voters returns how many members of the group vote, 0 when that can't be told.
+func (g *Group) Voters() int {
+	f := g.raft.GetConfiguration()
+	if f.Error() != nil {
+		return 0
+	}
+	n := 0
+	for _, s := range f.Configuration().Servers {
+		if s.Suffrage == raft.Voter {
+			n++
+		}
+	}
+	return n
+}
+
 // Term returns the current term.
 func (g *Group) Term() uint64 { return g.raft.CurrentTerm() }
 

@@ -168,6 +168,9 @@ func (s *State) Start(h Hooks) error {
 	s.mu.Unlock()
 	for _, g := range s.groups {
 		s.running.Go(func() { g.expiry.run(s.ctx) })
+		if err := s.forget(g); err != nil {
+			return err
+		}
 		s.lead(g, g.IsLeader())
 		s.running.Go(func() { s.followGroup(g) })
 	}

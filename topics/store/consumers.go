@@ -283,6 +283,23 @@ func (t *Topic) ConsumerNames() []string {
 	return names
 }
 
+// InMemory calls f for each consumer of the group that asks to be kept in memory
+// only (mem_storage). f must not call the store.
+func (s *Store) InMemory(f func(id topics.TopicID, name string)) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for id, t := range s.topics {
+		if t.members == nil {
+			continue
+		}
+		for name, m := range t.members.byName {
+			if cfg := m.c.Config(); cfg.MemoryStorage {
+				f(id, name)
+			}
+		}
+	}
+}
+
 // Consumers calls f with a copy of each consumer, by name, until it returns
 // false.
 func (t *Topic) Consumers(f func(*consumer.Consumer) bool) {

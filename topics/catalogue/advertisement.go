@@ -226,7 +226,7 @@ func (a *Advertisement) check() *topics.Fault {
 	if !slices.Contains([]string{"", "event", "state", "command", "reply"}, a.Kind) {
 		return badAdvertisement("kind", "must be event, state, command or reply")
 	}
-	if strings.ContainsAny(a.Owner.Key(), " \t\r\n\x00") {
+	if subject.HasControl(a.Owner.Key()) {
 		return badAdvertisement("owner", "team and service must not have white space")
 	}
 	if f := a.checkLease(); f != nil {
@@ -237,7 +237,7 @@ func (a *Advertisement) check() *topics.Fault {
 	}
 	if d := a.Durable; d != nil {
 		d.Topic = cmp.Or(d.Topic, strings.ReplaceAll(a.Name, ".", "_"))
-		if strings.ContainsAny(d.Topic, " \t\r\n\x00.*>/\\") || len(d.Topic) > 255 {
+		if strings.ContainsAny(d.Topic, ".*>/\\") || subject.HasControl(d.Topic) || len(d.Topic) > 255 {
 			return badAdvertisement("durable.topic", "must be a topic's name: no space . * > / \\")
 		}
 		d.Retention = cmp.Or(d.Retention, topics.RetainLimits)

@@ -92,7 +92,7 @@ func (c *Consumer) setConfig(cfg topics.ConsumerConfig) {
 		c.rules.ackWait = defaultAckWait
 	}
 	if cfg.PauseUntil != nil && cfg.PauseUntil.Unix() > 0 {
-		c.rules.pausedUntil = topics.Nanos(cfg.PauseUntil.UnixNano())
+		c.rules.pausedUntil = topics.NanosOf(*cfg.PauseUntil)
 	}
 }
 
@@ -139,7 +139,7 @@ func (c *Consumer) start(cfg *topics.ConsumerConfig, log Log) {
 		from = max(topics.Sequence(cfg.OptStartSeq), first) // may be in the future
 	case topics.DeliverByStartTime:
 		if cfg.OptStartTime != nil {
-			from = max(log.SequenceAt(topics.Nanos(cfg.OptStartTime.UnixNano())), first)
+			from = max(log.SequenceAt(topics.NanosOf(*cfg.OptStartTime)), first)
 		}
 	case topics.DeliverLastPerSubject:
 		from = last + 1

@@ -245,7 +245,7 @@ func (c *Consumer) Drop(seq topics.Sequence, now topics.Nanos) bool {
 
 // Nak asks for a message again, after a delay.
 func (c *Consumer) Nak(seq topics.Sequence, delay time.Duration, now topics.Nanos) bool {
-	return c.deferTo(seq, now+topics.Nanos(max(delay, 0)), now)
+	return c.deferTo(seq, now.After(delay), now)
 }
 
 // InProgress gives a message its ack_wait again.
@@ -254,7 +254,7 @@ func (c *Consumer) InProgress(seq topics.Sequence, now topics.Nanos) bool {
 	if e == nil {
 		return false
 	}
-	return c.deferTo(seq, now+topics.Nanos(c.rules.wait(e.attempts)), now)
+	return c.deferTo(seq, now.After(c.rules.wait(e.attempts)), now)
 }
 
 func (c *Consumer) deferTo(seq topics.Sequence, due, now topics.Nanos) bool {

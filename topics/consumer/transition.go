@@ -29,7 +29,7 @@ func (c *Consumer) deliver(seq topics.Sequence, now topics.Nanos) (e *entry, fre
 			c.pending.redelivered++
 		}
 		e.at = now
-		e.due = now + topics.Nanos(c.rules.wait(e.attempts))
+		e.due = now.After(c.rules.wait(e.attempts))
 		return e, false
 	}
 	if seq <= c.delivered.Stream {
@@ -44,7 +44,7 @@ func (c *Consumer) deliver(seq topics.Sequence, now topics.Nanos) (e *entry, fre
 	}
 	due := noDue
 	if c.rules.ack != ackFlow {
-		due = now + topics.Nanos(c.rules.wait(1))
+		due = now.After(c.rules.wait(1))
 	}
 	if c.pending == nil {
 		c.pending = new(window)

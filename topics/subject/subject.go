@@ -7,8 +7,8 @@ package subject
 
 import "strings"
 
-// Valid tells whether s can be subscribed to: no empty token, no white space,
-// wildcards only as whole tokens, ">" only last.
+// Valid tells whether s can be subscribed to: no empty token, no white space or
+// other control character, wildcards only as whole tokens, ">" only last.
 func Valid(s string) bool {
 	if s == "" {
 		return false
@@ -16,7 +16,7 @@ func Valid(s string) bool {
 	for rest, more := s, true; more; {
 		var tok string
 		tok, rest, more = strings.Cut(rest, ".")
-		if tok == "" || strings.ContainsAny(tok, " \t\r\n\x00\f") {
+		if tok == "" || HasControl(tok) {
 			return false
 		}
 		if tok == ">" && more {
@@ -24,6 +24,17 @@ func Valid(s string) bool {
 		}
 	}
 	return true
+}
+
+// HasControl tells whether s has a blank or a control character of ASCII. In a
+// name they could end a protocol line, or a token of it, for some reader of it.
+func HasControl(s string) bool {
+	for i := range len(s) {
+		if s[i] <= ' ' || s[i] == 0x7f {
+			return true
+		}
+	}
+	return false
 }
 
 // ValidLiteral tells whether s is a valid subject without wildcard tokens.

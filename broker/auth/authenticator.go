@@ -62,7 +62,8 @@ type Authenticator struct {
 	byName  map[string]*login
 	byNkey  map[string]*login
 	token   *secret
-	open    bool // nobody needs credentials
+	decoy   *secret // checked for those who don't exist: as slow as for those who do
+	open    bool    // nobody needs credentials
 	useKeys bool
 }
 
@@ -74,7 +75,7 @@ type login struct {
 
 // New checks the configuration as a whole and reports all its faults at once.
 func New(cfg Config) (*Authenticator, error) {
-	a := &Authenticator{cfg: cfg, byName: map[string]*login{}, byNkey: map[string]*login{}}
+	a := &Authenticator{cfg: cfg, byName: map[string]*login{}, byNkey: map[string]*login{}, decoy: newSecret("no such user")}
 	var errs []error
 	accounts := map[string]*Account{GlobalAccount: {}, a.SystemAccount(): {}}
 	for i := range cfg.Accounts {
@@ -166,6 +167,9 @@ func (a *Authenticator) addUser(u *User, accounts map[string]*Account) error {
 	}
 	if u.Password != "" {
 		l.pass = newSecret(u.Password)
+		if l.pass.cost() > a.decoy.cost() {
+			a.decoy = l.pass
+		}
 	}
 	l.identity.how = "password"
 	l.identity.proof = sha256.Sum256([]byte("password " + u.Password))
@@ -190,10 +194,33 @@ func (a *Authenticator) Required() bool { return !a.open }
 // NeedsNonce tells whether a connection must be given something to sign.
 func (a *Authenticator) NeedsNonce() bool { return a.useKeys }
 
-// Optional tells whether a connection may do without CONNECT: nothing is asked
-// for, or who shows nothing is a named user.
-func (a *Authenticator) Optional(listenerNoAuthUser string) bool {
-	return a.open || a.cfg.NoAuthUser != "" || listenerNoAuthUser != ""
+// Optional tells whether a connection of a type may do without CONNECT: nothing
+// is asked for, or who shows nothing is a named user that may come this way.
+func (a *Authenticator) Optional(listenerNoAuthUser, connectionType string) bool {
+	if a.open {
+		return true
+	}
+	l := a.anonymous(listenerNoAuthUser)
+	return l != nil && l.takes(connectionType)
+}
+
+// anonymous is who shows nothing; nil when nobody may.
+func (a *Authenticator) anonymous(listenerNoAuthUser string) *login {
+	name := a.cfg.NoAuthUser
+	if listenerNoAuthUser != "" {
+		name = listenerNoAuthUser
+	}
+	if name == "" {
+		return nil
+	}
+	if l := a.byName[name]; l != nil {
+		return l
+	}
+	return a.byNkey[name]
+}
+
+func (l *login) takes(connectionType string) bool {
+	return len(l.identity.types) == 0 || slices.Contains(l.identity.types, connectionType)
 }
 
 // NewNonce returns a fresh nonce, printable.
@@ -215,10 +242,10 @@ func (a *Authenticator) Check(c *Credentials) (*Identity, error) {
 	if l == nil {
 		return nil, ErrViolation
 	}
-	id := l.identity
-	if len(id.types) > 0 && !slices.Contains(id.types, c.Type) {
+	if !l.takes(c.Type) {
 		return nil, ErrViolation
 	}
+	id := l.identity
 	return &id, nil
 }
 
@@ -227,17 +254,7 @@ func (a *Authenticator) login(c *Credentials) *login {
 		return a.mapped(c.Peer)
 	}
 	if c.empty() {
-		name := a.cfg.NoAuthUser
-		if c.NoAuthUser != "" {
-			name = c.NoAuthUser
-		}
-		if name == "" {
-			return nil
-		}
-		if l := a.byName[name]; l != nil {
-			return l
-		}
-		return a.byNkey[name]
+		return a.anonymous(c.NoAuthUser)
 	}
 	switch {
 	case c.Nkey != "":
@@ -250,7 +267,7 @@ func (a *Authenticator) login(c *Credentials) *login {
 		l := a.byName[c.User]
 		if l == nil || l.pass == nil {
 			// Take as long as for a user that exists.
-			unknownUser.matches(c.Pass)
+			a.decoy.matches(c.Pass)
 			return nil
 		}
 		if !l.pass.matches(c.Pass) {
@@ -300,7 +317,7 @@ func (a *Authenticator) Renew(id *Identity, connectionType string) (*Identity, e
 	if l == nil || l.identity.Account != id.Account || l.identity.proof != id.proof {
 		return nil, ErrViolation
 	}
-	if len(l.identity.types) > 0 && !slices.Contains(l.identity.types, connectionType) {
+	if !l.takes(connectionType) {
 		return nil, ErrViolation
 	}
 	renewed := l.identity
@@ -313,9 +330,12 @@ func verify(public, sig string, nonce []byte) bool {
 	if len(nonce) == 0 {
 		return false
 	}
-	raw, err := base64.RawURLEncoding.DecodeString(sig)
+	if strings.ContainsAny(sig, "\r\n") {
+		return false // the decoders below would skip them
+	}
+	raw, err := base64.RawURLEncoding.Strict().DecodeString(sig)
 	if err != nil {
-		if raw, err = base64.StdEncoding.DecodeString(sig); err != nil {
+		if raw, err = base64.StdEncoding.Strict().DecodeString(sig); err != nil {
 			return false
 		}
 	}
@@ -335,9 +355,6 @@ type secret struct {
 	sum    [sha256.Size]byte
 }
 
-// unknownUser takes the time of a check for those who don't exist.
-var unknownUser = newSecret("no such user")
-
 func newSecret(s string) *secret {
 	for _, p := range []string{"$2a$", "$2b$", "$2x$", "$2y$"} {
 		if strings.HasPrefix(s, p) {
@@ -345,6 +362,15 @@ func newSecret(s string) *secret {
 		}
 	}
 	return &secret{sum: sha256.Sum256([]byte(s))}
+}
+
+// cost is that of bcrypt; 0 for what is compared at once.
+func (s *secret) cost() int {
+	n, err := bcrypt.Cost(s.bcrypt)
+	if err != nil {
+		return 0
+	}
+	return n
 }
 
 func (s *secret) matches(shown string) bool {

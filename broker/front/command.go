@@ -1,7 +1,6 @@
 package front
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -30,7 +29,7 @@ func (s *session) parseError(err error) {
 	case errors.Is(err, wire.ErrControlLine):
 		s.fail(wire.TextMaxControlLine, ReasonMaxControlLine)
 	case errors.Is(err, wire.ErrPayload):
-		if s.account == nil && !s.srv.auth().Optional(s.listenerNoAuthUser()) {
+		if s.account == nil && !s.needsNoConnect() {
 			s.fail(wire.TextAuthorization, ReasonAuthFailure)
 			return
 		}
@@ -82,8 +81,9 @@ func (s *session) publish(c *outgoing) bool {
 	if c.Verb == wire.HPub && (!s.connect.Headers || s.srv.opts().NoHeaders) {
 		return s.fail("", ReasonProtocol)
 	}
-	if len(c.Header) > 0 && bytes.Contains(c.Header, requestInfo) {
-		s.dropRequestInfo(c)
+	if len(c.Header) > 0 && mentions(c.Header, requestInfo) {
+		c.Header = withoutKey(c.Header, requestInfo)
+		c.Tail = nil // to be written anew
 	}
 	m := s.mt.find(c.Subject)
 	if s.connect.Pedantic && !validPublish(string(c.Subject)) {
@@ -93,7 +93,7 @@ func (s *session) publish(c *outgoing) bool {
 		s.denied(wire.DeniedPublish(string(c.Subject)))
 		return true
 	}
-	if len(c.Reply) > 0 && reservedReply(c.Reply) {
+	if len(c.Reply) > 0 && (reservedReply(c.Reply) || asksBroker(c.Reply) && !s.mayPublish(string(c.Reply))) {
 		s.denied(wire.DeniedReply(string(c.Reply)))
 		return true
 	}
@@ -102,6 +102,10 @@ func (s *session) publish(c *outgoing) bool {
 	}
 	c.client, c.borrowed, c.scratch, c.bareOK = s.info, true, false, false
 	if len(m.captures) > 0 {
+		if denial := s.scheduleDenied(c.Header); denial != "" {
+			s.denied(denial)
+			return true
+		}
 		s.st.capture(m, c)
 	}
 	if s.connect.Verbose {
@@ -114,35 +118,11 @@ func (s *session) publish(c *outgoing) bool {
 	return true
 }
 
-// requestInfo is the header by which servers tell a service who asks. From a
-// client it would be a forgery.
-var requestInfo = []byte("Nats-Request-Info")
-
-func (s *session) dropRequestInfo(c *outgoing) {
-	c.Header = wire.HeaderRemove(c.Header, func(k []byte) bool { return bytes.EqualFold(k, requestInfo) })
-	c.Tail = nil // to be written anew
-}
-
 // denied tells the client about a permission and, as clients rely on, keeps
 // the connection.
 func (s *session) denied(text string) {
 	s.srv.log.Debug("permission denied", "cid", s.id, "text", text)
 	s.sendErr(text)
-}
-
-// reservedSubject tells whether a subject is the servers' own.
-func reservedSubject(b []byte) bool {
-	return len(b) > 4 && b[0] == '$' && string(b[:5]) == "$NRG."
-}
-
-// reservedReply tells whether a reply subject is one that only the broker may
-// set: it would be taken for its own.
-func reservedReply(b []byte) bool {
-	if b[0] != '$' && b[0] != '_' {
-		return false
-	}
-	has := func(p string) bool { return len(b) >= len(p) && string(b[:len(p)]) == p }
-	return has("$JS.ACK.") || has("_R_.") || has("_GR_.")
 }
 
 // noResponders answers a request that nobody listens to, on the client's own
@@ -206,6 +186,12 @@ func (s *session) subscribe(c *wire.Command) bool {
 	s.mu.Unlock()
 	s.account.clientSubs.Add(1)
 	s.account.add(u)
+	if u.closed.Load() {
+		u.account.remove(u) // a reload ended it before it was in the index
+	}
+	if now := s.rules(); now != rules {
+		s.hold(u, now) // a reload that came between may not have seen it
+	}
 	s.ok()
 	return true
 }

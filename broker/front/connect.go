@@ -22,7 +22,7 @@ const firstPing = time.Second
 
 // anonymous binds a client that sent no CONNECT, where that is allowed.
 func (s *session) anonymous() bool {
-	if !s.srv.auth().Optional(s.listenerNoAuthUser()) {
+	if !s.needsNoConnect() {
 		return false
 	}
 	o := wire.DefaultConnect()
@@ -119,6 +119,9 @@ func (s *session) unbind() {
 	s.account.conns.Add(-1)
 	s.account = nil
 	s.acct.Store(nil)
+	s.mu.Lock()
+	s.replies = nil // what somebody else was asked
+	s.mu.Unlock()
 }
 
 // describe sets what others are told of the client.
@@ -154,6 +157,14 @@ func (s *session) connectionType() string {
 	return auth.TypeStandard
 }
 
+// listenerType is the type of the connections a listener takes.
+func listenerType(websocket bool) string {
+	if websocket {
+		return auth.TypeWebsocket
+	}
+	return auth.TypeStandard
+}
+
 // infoLine is INFO as this client gets it.
 func (s *session) infoLine(afterConnect bool) []byte {
 	o := s.srv.opts()
@@ -180,7 +191,7 @@ func (s *Server) baseInfo(o *Options, websocket bool) wire.ServerInfo {
 		Herald: o.Herald, GitCommit: o.GitCommit, Go: runtime.Version(), Headers: !o.NoHeaders,
 		Host: o.Host, Port: s.port(), MaxPayload: o.MaxPayload,
 		JetStream: o.JetStream, Cluster: o.Cluster, Domain: o.Domain, APILevel: o.APILevel,
-		AuthRequired: !s.auth().Optional(noAuthUser(o, websocket)), LameDuckMode: s.lame.Load(),
+		AuthRequired: !s.auth().Optional(noAuthUser(o, websocket), listenerType(websocket)), LameDuckMode: s.lame.Load(),
 	}
 	urls := s.urls.Load()
 	if urls != nil {
@@ -228,7 +239,7 @@ func advertised(i *wire.ServerInfo, hostPort string) {
 func (s *session) startTimer() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.srv.auth().Optional(s.listenerNoAuthUser()) {
+	if s.needsNoConnect() {
 		// Nothing is asked for, so nothing is late.
 		s.timer = time.AfterFunc(s.firstPingDelay(), s.onTimer)
 		return
@@ -262,7 +273,7 @@ func (s *session) pingSoon() {
 // onTimer cuts off who didn't authenticate, pings who is quiet, and cuts off
 // who doesn't answer.
 func (s *session) onTimer() {
-	if s.acct.Load() == nil && !s.srv.auth().Optional(s.listenerNoAuthUser()) {
+	if s.acct.Load() == nil && !s.needsNoConnect() {
 		s.kick(wire.TextAuthTimeout, ReasonAuthTimeout)
 		return
 	}

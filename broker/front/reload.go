@@ -105,13 +105,21 @@ func (s *Server) recheck(c *session) {
 	}
 	c.mu.Unlock()
 	for _, u := range all {
-		if !now.Rules.Subscribe(u.subject, u.queue) {
-			c.inject(wire.AppendErr(nil, wire.DeniedSubscribe(u.subject, u.queue)+` (sid "`+u.sid+`")`))
-			c.removeSub(u)
-			continue
-		}
-		filter := now.Rules.Filter(u.subject, u.queue)
-		u.filter.Store(&filter)
-		u.account.index.Touch(u.subject)
+		c.hold(u, now.Rules)
 	}
+}
+
+// hold holds one subscription to rules that are newer than it.
+func (s *session) hold(u *sub, rules *auth.Rules) {
+	if u.closed.Load() {
+		return
+	}
+	if !rules.Subscribe(u.subject, u.queue) {
+		s.inject(wire.AppendErr(nil, wire.DeniedSubscribe(u.subject, u.queue)+` (sid "`+u.sid+`")`))
+		s.removeSub(u)
+		return
+	}
+	filter := rules.Filter(u.subject, u.queue)
+	u.filter.Store(&filter)
+	u.account.index.Touch(u.subject)
 }

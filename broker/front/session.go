@@ -187,11 +187,16 @@ func (s *session) limits() wire.Limits {
 		if most := s.account.Limits().MaxPayload; most > 0 && (l.Payload <= 0 || most < l.Payload) {
 			l.Payload = most
 		}
-	} else if !s.srv.auth().Optional(s.listenerNoAuthUser()) {
+	} else if !s.needsNoConnect() {
 		// A message before CONNECT is refused before its bytes are kept.
 		l.Payload = 1
 	}
 	return l
+}
+
+// needsNoConnect tells whether the connection may do without CONNECT.
+func (s *session) needsNoConnect() bool {
+	return s.srv.auth().Optional(s.listenerNoAuthUser(), s.connectionType())
 }
 
 func (s *session) listenerNoAuthUser() string {

@@ -130,6 +130,30 @@ func HeaderRemove(block []byte, drop func(key []byte) bool) []byte {
 	return out
 }
 
+// HeaderOpen appends block to dst without its end, for more keys to follow. Keys
+// that drop selects are left out: the broker's own would else come second to a
+// client's.
+func HeaderOpen(dst, block []byte, drop func(key []byte) bool) []byte {
+	if bytes.Contains(block, []byte("Nats-")) {
+		block = HeaderRemove(block, drop)
+	}
+	if len(block) == 0 {
+		return append(append(dst, HeaderLine...), CRLF...)
+	}
+	return append(append(dst, bytes.TrimRight(block, CRLF)...), CRLF...)
+}
+
+// OriginKey tells whether key says where a message is stored, which only the
+// broker knows.
+func OriginKey(key []byte) bool {
+	switch string(key) {
+	case "Nats-Stream", "Nats-Subject", "Nats-Sequence", "Nats-Time-Stamp", "Nats-Last-Sequence", "Nats-Num-Pending",
+		"Nats-UpTo-Sequence":
+		return true
+	}
+	return false
+}
+
 // HeaderSet returns a new block with the key's values replaced by one. block
 // may be empty.
 func HeaderSet(block []byte, key, value string) []byte {

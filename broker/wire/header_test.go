@@ -86,3 +86,18 @@ func FuzzHeader(f *testing.F) {
 		}
 	})
 }
+
+func TestHeaderOpen(t *testing.T) {
+	for in, want := range map[string]string{
+		"":                         "NATS/1.0\r\n",
+		"NATS/1.0\r\n\r\n":         "NATS/1.0\r\n",
+		"NATS/1.0\r\nA: b\r\n\r\n": "NATS/1.0\r\nA: b\r\n",
+		"NATS/1.0\r\nA: bc":        "NATS/1.0\r\nA: bc\r\n",
+		"NATS/1.0\r\nNats-Sequence: 9\r\nNats-Stream: x\r\nNats-Msg-Id: 1\r\n\r\n": "NATS/1.0\r\nNats-Msg-Id: 1\r\n",
+		"NATS/1.0\r\nNats-Sequence: 9\r\n\r\n":                                     "NATS/1.0\r\n",
+	} {
+		if got := string(HeaderOpen(nil, []byte(in), OriginKey)); got != want {
+			t.Errorf("%q opens as %q, want %q", in, got, want)
+		}
+	}
+}

@@ -284,6 +284,9 @@ func message(buf []byte, c *Command, args, lineEnd, body int, canonical bool, l 
 	if count == sizes+2 {
 		c.Reply = arg(1)
 	}
+	if control(c.Subject) || control(c.Reply) {
+		return 0, 0, ErrArguments
+	}
 	total, plain := size(arg(count - 1))
 	header, hplain := 0, true
 	if sizes == 2 {
@@ -330,6 +333,17 @@ func size(b []byte) (n int, plain bool) {
 		return -1, false
 	}
 	return n, len(b) == 1 || b[0] != '0'
+}
+
+// control tells whether b has a control character. Clients that cut their lines
+// at any white space would take what follows one for the next argument.
+func control(b []byte) bool {
+	for _, c := range b {
+		if c < ' ' {
+			return true
+		}
+	}
+	return false
 }
 
 func fields(line []byte, dst [][]byte) (n int, ok bool) {

@@ -93,7 +93,10 @@ func (b *Broker) openDurable() (*durable, error) {
 		MaxDuplicates: l.DuplicateWindow, MaxRequestBatch: l.MaxRequestBatch, MaxAckPending: max(l.MaxAckPending, 0),
 		QueueLimit: o.JetStream.RequestQueue, Log: b.cfg.Log,
 	})
-	d.adverts = advertise.New(advertise.Options{Catalogue: d.state, Log: b.cfg.Log})
+	d.adverts = advertise.New(advertise.Options{
+		Catalogue: d.state, Log: b.cfg.Log,
+		MayKeep: func(account string) bool { return b.options.Load().LimitsOf(account) != nil },
+	})
 	if err := d.serve(o); err != nil {
 		return nil, errors.Join(err, d.close())
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/nats-io/nuid"
 
+	"github.com/heraldmq/herald/broker/jsapi"
 	"github.com/heraldmq/herald/broker/state"
 	"github.com/heraldmq/herald/replication"
 	"github.com/heraldmq/herald/topics"
@@ -170,7 +171,7 @@ func (s *Service) put(ctx context.Context, r request) (reply, error) {
 		return reply{}, fault
 	}
 	if a.Durable != nil {
-		if err := s.makeTopic(ctx, r.account, a); err != nil {
+		if err := s.makeTopic(ctx, r, a); err != nil {
 			return reply{}, err
 		}
 	}
@@ -320,13 +321,25 @@ func (s *Service) list(r request) (reply, error) {
 	return reply{Advertisements: all, Total: &total, Offset: &offset, Revision: revision}, nil
 }
 
+// mustMay refuses what the client may not do by the JetStream API: an
+// advertisement is no way around its permissions.
+func (r *request) mustMay(subject string) error {
+	if r.may == nil || r.may(subject) {
+		return nil
+	}
+	return topics.NewFault(403, 20015, "durable wants the permission to publish to %s", subject)
+}
+
 // metadataKey marks the topics the service has made.
 const metadataKey = "herald.advertisement"
 
 // makeTopic sees to it that the topic an advertisement asks for is there. One
 // that somebody else made serves as well, if it takes in the advertised subject.
-func (s *Service) makeTopic(ctx context.Context, account string, a *catalogue.Advertisement) error {
-	d := a.Durable
+func (s *Service) makeTopic(ctx context.Context, r request, a *catalogue.Advertisement) error {
+	d, account := a.Durable, r.account
+	if s.o.MayKeep != nil && !s.o.MayKeep(account) {
+		return jsapi.ErrNotEnabledForAccount
+	}
 	cfg := topics.Config{
 		Name: d.Topic, Description: a.Summary, Subjects: []string{a.Pattern}, Retention: d.Retention,
 		MaxConsumers: -1, MaxMsgs: -1, MaxBytes: -1, MaxMsgsPer: -1, MaxMsgSize: -1,
@@ -350,8 +363,13 @@ func (s *Service) makeTopic(ctx context.Context, account string, a *catalogue.Ad
 	var err error
 	switch {
 	case !ok:
-		_, _, err = s.o.Catalogue.CreateTopic(ctx, account, cfg)
+		if err = r.mustMay("$JS.API.STREAM.CREATE." + cfg.Name); err == nil {
+			_, _, err = s.o.Catalogue.CreateTopic(ctx, account, cfg)
+		}
 	case t.Config().Metadata[metadataKey] == a.Name:
+		if err = r.mustMay("$JS.API.STREAM.UPDATE." + cfg.Name); err != nil {
+			return err
+		}
 		cfg.Storage, cfg.Replicas = t.Config().Storage, t.Config().Replicas
 		_, err = s.o.Catalogue.UpdateTopic(ctx, account, cfg)
 	case !slices.ContainsFunc(t.Config().Subjects, func(p string) bool { return subject.Covers(p, a.Pattern) }):

@@ -29,6 +29,8 @@ type Catalogue interface {
 type Options struct {
 	Catalogue Catalogue
 	Now       func() time.Time // default time.Now
+	// MayKeep tells whether an account may have topics; nil: all may.
+	MayKeep func(account string) bool
 	Log       *slog.Logger     // default: discards
 }
 
@@ -82,6 +84,7 @@ type request struct {
 	reply   string
 	client  uint64 // connection, 0 when the broker itself asks
 	respond func(payload []byte)
+	may     func(subject string) bool // what the client may publish to; nil: everything
 }
 
 // New makes a service and starts its workers.
@@ -327,15 +330,14 @@ type frontBus struct{ a *front.Account }
 
 func (b frontBus) subscribe(subject string, h func(request)) (func(), error) {
 	sub, err := b.a.Subscribe(subject, "", func(m *front.Message) {
-		if len(m.Reply) == 0 {
-			return // nobody would hear the answer
+		if len(m.Reply) == 0 || m.Client == nil {
+			return // nobody would hear the answer; or a client made the broker say it
 		}
 		own := m.Clone()
-		r := request{payload: own.Payload, reply: string(own.Reply), respond: func(p []byte) { own.Respond(nil, p) }}
-		if own.Client != nil {
-			r.client = own.Client.ID
-		}
-		h(r)
+		h(request{
+			payload: own.Payload, reply: string(own.Reply), respond: func(p []byte) { own.Respond(nil, p) },
+			client: own.Client.ID, may: own.Client.MayPublish,
+		})
 	})
 	if err != nil {
 		return nil, err

@@ -195,7 +195,9 @@ func (r *reader) enqueue(reply string, w *wireRequest, now topics.Nanos) {
 		pin: w.ID, priority: w.Priority,
 	}
 	if w.Expires != 0 { // one in the past has expired already
-		q.expires = now + topics.Nanos(w.Expires)
+		if q.expires = now; w.Expires > 0 {
+			q.expires = now.After(w.Expires)
+		}
 	}
 	if q.every > 0 {
 		q.beat = now + q.every

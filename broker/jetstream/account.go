@@ -53,7 +53,7 @@ func (a *accountAPI) subscribe() error {
 		families[a.domain+">"] = func(m *front.Message) { a.onAPI(m, len(a.domain)) }
 	}
 	for subj, h := range families {
-		sub, err := a.account.Subscribe(subj, "", h)
+		sub, err := a.account.Subscribe(subj, "", clientsOnly(h))
 		if err != nil {
 			a.unsubscribe()
 			return err
@@ -61,6 +61,18 @@ func (a *accountAPI) subscribe() error {
 		a.subs = append(a.subs, sub)
 	}
 	return nil
+}
+
+// clientsOnly leaves out what the broker itself publishes. It asks itself for
+// nothing this way, so such a message is what a client made it say: an answer sent
+// to a reply subject, a republished or a delivered message. A client asks under its
+// own permissions or not at all.
+func clientsOnly(h front.Handler) front.Handler {
+	return func(m *front.Message) {
+		if m.Client != nil {
+			h(m)
+		}
+	}
 }
 
 func (a *accountAPI) unsubscribe() {

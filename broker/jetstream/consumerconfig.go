@@ -27,7 +27,7 @@ func checkConsumerName(name string) *topics.Fault {
 	switch {
 	case strings.ContainsAny(name, `/\`):
 		return jsapi.ErrConsumerNameSeparators
-	case name == "" || strings.ContainsAny(name, ".*> \t\r\n\f"):
+	case name == "" || strings.ContainsAny(name, ".*>") || subject.HasControl(name):
 		return badConfig(`consumer name can not contain '.', '*', '>', '\', '/'`)
 	case len(name) > nameBytesMax:
 		return jsapi.ConsumerNameTooLong(nameBytesMax)

@@ -253,10 +253,13 @@ func (r *request) consumerPause() (any, error) {
 	}
 	ctx, cancel := r.wait()
 	defer cancel()
+	if !req.PauseUntil.IsZero() {
+		req.PauseUntil = wireTime(topics.NanosOf(req.PauseUntil)) // UTC may be in another year, even the year 10000
+	}
 	if err := r.api.s.o.State.PauseConsumer(ctx, t, r.name, req.PauseUntil); err != nil {
 		return nil, err
 	}
-	reply := &jsapi.PauseReply{Reply: r.head(), PauseUntil: req.PauseUntil.UTC()}
+	reply := &jsapi.PauseReply{Reply: r.head(), PauseUntil: req.PauseUntil}
 	if left := req.PauseUntil.Sub(r.api.s.o.Now()); !req.PauseUntil.IsZero() && left > 0 {
 		reply.Paused, reply.PauseRemaining = true, left
 	}
@@ -308,7 +311,7 @@ func mayReset(t *state.Topic, name string, seq topics.Sequence) *topics.Fault {
 		}
 		return nil
 	case topics.DeliverByStartTime:
-		if cfg.OptStartTime != nil && seq < t.Data().SequenceAt(topics.Nanos(cfg.OptStartTime.UnixNano())) {
+		if cfg.OptStartTime != nil && seq < t.Data().SequenceAt(topics.NanosOf(*cfg.OptStartTime)) {
 			return jsapi.ConsumerReset("below start time")
 		}
 		return nil

@@ -9,6 +9,7 @@ import (
 
 	"github.com/heraldmq/herald/broker/front"
 	"github.com/heraldmq/herald/broker/jsapi"
+	"github.com/heraldmq/herald/broker/wire"
 	"github.com/heraldmq/herald/topics"
 	"github.com/heraldmq/herald/topics/store"
 )
@@ -106,7 +107,7 @@ func find(data *store.Topic, q *jsapi.MsgGetRequest) (topics.Message, error) {
 		return data.Load(seq)
 	}
 	if q.StartTime != nil {
-		seq = data.SequenceAt(topics.Nanos(q.StartTime.UnixNano()))
+		seq = data.SequenceAt(topics.NanosOf(*q.StartTime))
 	}
 	seq, ok := data.Next(filterOf(q.NextFor), seq)
 	if !ok {
@@ -139,7 +140,7 @@ func (d *direct) single() {
 func (d *direct) batch() {
 	from := topics.Sequence(max(d.req.Seq, 1))
 	if d.req.StartTime != nil {
-		from = d.data.SequenceAt(topics.Nanos(d.req.StartTime.UnixNano()))
+		from = d.data.SequenceAt(topics.NanosOf(*d.req.StartTime))
 	}
 	filter := filterOf(d.req.NextFor)
 	pending := int64(d.data.Count(filter, from))
@@ -187,10 +188,10 @@ func (d *direct) multi() {
 	case d.req.UpToSeq > 0:
 		upTo = min(upTo, topics.Sequence(d.req.UpToSeq))
 	case d.req.UpToTime != nil:
-		upTo = d.data.SequenceAt(topics.Nanos(d.req.UpToTime.UnixNano())) - 1
+		upTo = d.data.SequenceAt(topics.NanosOf(*d.req.UpToTime)) - 1
 	}
 	if d.req.StartTime != nil {
-		first = d.data.SequenceAt(topics.Nanos(d.req.StartTime.UnixNano()))
+		first = d.data.SequenceAt(topics.NanosOf(*d.req.StartTime))
 	}
 	seqs := d.lastOfEach(topics.NewFilter(d.req.MultiLast), first, upTo)
 	if seqs == nil {
@@ -276,12 +277,11 @@ func (d *direct) send(m *topics.Message, pending int64, last topics.Sequence) {
 // header appends to a message's own header where it is from. pending < 0 leaves
 // out what only batches say.
 func (d *direct) header(m *topics.Message, pending int64, last topics.Sequence) []byte {
-	b := d.buf[:0]
-	if len(m.Header) > 2 && !d.req.NoHeaders {
-		b = append(b, m.Header[:len(m.Header)-2]...)
-	} else {
-		b = append(b, "NATS/1.0\r\n"...)
+	own := m.Header
+	if d.req.NoHeaders {
+		own = nil
 	}
+	b := wire.HeaderOpen(d.buf[:0], own, wire.OriginKey)
 	b = append(append(b, "Nats-Stream: "...), d.stream...)
 	b = append(append(b, "\r\nNats-Subject: "...), m.Subject...)
 	b = strconv.AppendUint(append(b, "\r\nNats-Sequence: "...), uint64(m.Sequence), 10)

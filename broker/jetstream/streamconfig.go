@@ -63,7 +63,7 @@ func checkStreamName(name string) *topics.Fault {
 	switch {
 	case strings.ContainsAny(name, `/\`):
 		return jsapi.ErrStreamNameSeparators
-	case name == "" || strings.ContainsAny(name, ".*> \t\r\n\f"):
+	case name == "" || strings.ContainsAny(name, ".*>") || subject.HasControl(name):
 		return badConfig("stream name is required and can not contain '.', '*', '>'")
 	case len(name) > nameBytesMax:
 		return badConfig("stream name is too long, maximum allowed is %d", nameBytesMax)

@@ -43,12 +43,15 @@ func ErrorOf(err error) *Error {
 	return &Error{Code: f.Status, ErrCode: f.ErrCode, Description: f.Text}
 }
 
-// Marshal encodes a reply. Replies hold nothing that can fail to encode, so an
-// error is a bug and panics.
+// Marshal encodes a reply. What can't be encoded, such as a client's time that is
+// in the year 10000 here, becomes an error reply: nothing a client sends may end
+// the process.
 func Marshal(v any) []byte {
 	b, err := json.Marshal(v)
 	if err != nil {
-		panic("jsapi: encode reply: " + err.Error())
+		b, _ = json.Marshal(struct { // two numbers and a text always encode
+			Error *Error `json:"error"`
+		}{&Error{Code: 500, ErrCode: ErrClusterUnavailable.ErrCode, Description: "reply can not be encoded: " + err.Error()}})
 	}
 	return b
 }

@@ -1,6 +1,7 @@
 package jsapi
 
 import (
+	"encoding/json"
 	"errors"
 	"testing"
 	"time"
@@ -83,5 +84,14 @@ func TestWindowOfAList(t *testing.T) {
 		if p.Total != tt.total || p.Offset != tt.shown || p.Limit != tt.limit || from != tt.from || to != tt.to {
 			t.Errorf("Window(%d, %d, %d) = %+v, %d, %d", tt.n, tt.offset, tt.limit, p, from, to)
 		}
+	}
+}
+
+// TestMarshalSurvives: what a client sends never ends the process.
+func TestMarshalSurvives(t *testing.T) {
+	late := time.Date(9999, 12, 31, 23, 0, 0, 0, time.FixedZone("", -7200)).UTC() // the year 10000
+	var got PauseReply
+	if err := json.Unmarshal(Marshal(&PauseReply{PauseUntil: late}), &got); err != nil || got.Error == nil || got.Error.Code != 500 {
+		t.Errorf("%+v, %v", got, err)
 	}
 }

@@ -90,7 +90,7 @@ func (s *State) DeleteConsumer(ctx context.Context, t *Topic, name string) (bool
 func (s *State) PauseConsumer(ctx context.Context, t *Topic, name string, until time.Time) error {
 	var ns uint64
 	if !until.IsZero() {
-		ns = uint64(until.UnixNano())
+		ns = uint64(topics.NanosOf(until))
 	}
 	b := binary.LittleEndian.AppendUint64(appendTopic(nil, t.id), ns)
 	return s.changeConsumer(ctx, t, name, topics.RecordConsumerPause, appendText(b, name))

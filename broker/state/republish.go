@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/heraldmq/herald/broker/front"
+	"github.com/heraldmq/herald/broker/wire"
 	"github.com/heraldmq/herald/topics"
 	"github.com/heraldmq/herald/topics/transform"
 )
@@ -107,12 +108,7 @@ type place struct {
 }
 
 func echoHeader(t *Topic, p *topics.Publish, at place, headersOnly bool) []byte {
-	b := make([]byte, 0, len(p.Header)+192)
-	if len(p.Header) > 2 {
-		b = append(b, p.Header[:len(p.Header)-2]...)
-	} else {
-		b = append(b, "NATS/1.0\r\n"...)
-	}
+	b := wire.HeaderOpen(make([]byte, 0, len(p.Header)+192), p.Header, wire.OriginKey)
 	b = append(append(b, "Nats-Stream: "...), t.name...)
 	b = append(append(b, "\r\nNats-Subject: "...), p.Subject...)
 	b = strconv.AppendUint(append(b, "\r\nNats-Sequence: "...), uint64(at.seq), 10)

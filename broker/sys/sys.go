@@ -198,6 +198,9 @@ func (s *Services) serveLocked(a *front.Account) error {
 // queued makes a handler that leaves the work to the worker.
 func (s *Services) queued(f func(*front.Message)) front.Handler {
 	return func(m *front.Message) {
+		if m.Client == nil {
+			return // what a client made the broker say, not what it asked itself
+		}
 		if len(m.Reply) == 0 {
 			return
 		}

@@ -511,7 +511,12 @@ func (s *Store) evict() {
 	until := s.tail.base
 	bytes := s.tail.bytes
 	for bytes > s.o.TailBytes-s.o.FlushBytes && until < s.savedSlot {
-		bytes -= int64(len(s.tail.slots[until&uint64(len(s.tail.slots)-1)].data)) + slotOverhead
+		bytes -= int64(len(s.tail.at(until).data)) + slotOverhead
+		until++
+	}
+	// The slots of an entry go together: its messages refer to them in no order,
+	// while forgetRefs relies on one.
+	for until < s.savedSlot && s.tail.at(until).more {
 		until++
 	}
 	for len(s.flushes) > 0 && s.flushes[0].start < until {

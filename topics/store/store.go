@@ -90,6 +90,7 @@ type Store struct {
 	entry   []byte
 	slot    uint64 // the entry's slot, once a message of it was kept
 	slotted bool
+	pushed  bool        // it has a slot, or a message made for it has
 	recent  [256]*Topic // the topics found last, by the low byte of their ids
 	grown   []topics.TopicID
 }
@@ -115,7 +116,7 @@ func (s *Store) Pressure() (unflushed, bound int64) {
 func (s *Store) Begin(i topics.Index, now topics.Nanos, entry []byte) {
 	s.mu.Lock()
 	s.applied = i
-	s.now, s.entry, s.slotted = now, entry, false
+	s.now, s.entry, s.slotted, s.pushed = now, entry, false, false
 	for _, id := range s.grown {
 		if t := s.topics[id]; t != nil {
 			t.grew = false
@@ -174,7 +175,9 @@ func (s *Store) keepMade(p *topics.Publish) (ref, []byte) {
 
 func (s *Store) push(data []byte, at topics.Nanos) uint64 {
 	s.unsaved += int64(len(data)) + slotOverhead
-	return s.tail.push(data, at)
+	more := s.pushed
+	s.pushed = true
+	return s.tail.push(slot{data: data, time: at, more: more})
 }
 
 // CreateTopic adds a topic. Doing it again with the same id has no effect.

@@ -12,10 +12,12 @@ type ref uint64
 
 func makeRef(slot uint64, off int) ref { return ref(slot<<32 | uint64(uint32(off))) }
 
-// slot is one entry of the tail. data is never written to again.
+// slot is one entry of the tail, or one message the store made while it applied
+// an entry. data is never written to again.
 type slot struct {
 	data []byte
 	time topics.Nanos
+	more bool // of the same entry as the slot before
 }
 
 // slotOverhead is what a slot costs beside its data: it bounds a tail of tiny
@@ -31,14 +33,14 @@ type tail struct {
 }
 
 // push adds an entry and returns its slot's number.
-func (t *tail) push(data []byte, now topics.Nanos) uint64 {
+func (t *tail) push(s slot) uint64 {
 	if int(t.next-t.base) == len(t.slots) {
 		t.grow()
 	}
 	n := t.next
-	t.slots[n&uint64(len(t.slots)-1)] = slot{data: data, time: now}
+	t.slots[n&uint64(len(t.slots)-1)] = s
 	t.next++
-	t.bytes += int64(len(data)) + slotOverhead
+	t.bytes += int64(len(s.data)) + slotOverhead
 	return n
 }
 
@@ -58,6 +60,9 @@ func (t *tail) drop(until uint64) {
 		*s = slot{}
 	}
 }
+
+// at returns the slot with a number that the ring holds.
+func (t *tail) at(n uint64) *slot { return &t.slots[n&uint64(len(t.slots)-1)] }
 
 // slotOf returns the slot of a ref that the ring holds.
 func (t *tail) slotOf(r ref) *slot {

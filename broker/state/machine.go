@@ -85,7 +85,16 @@ type change struct {
 }
 
 func newDataMachine(id topics.GroupID, data *store.Store, fatal func(error), told telling) *dataMachine {
-	return &dataMachine{id: id, data: data, fatal: fatal, told: told, held: holdingsOf(data)}
+	m := &dataMachine{id: id, data: data, fatal: fatal, told: told, held: holdingsOf(data)}
+	// Entries that the store's files hold are not applied again: what is there says
+	// how late it was.
+	last := topics.Nanos(0)
+	data.Topics(func(t *store.Topic) bool {
+		last = max(last, t.Created(), t.State().LastTime)
+		return true
+	})
+	m.last.Store(int64(last))
+	return m
 }
 
 // Applied returns the index up to which the store's files hold everything.

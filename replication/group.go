@@ -150,8 +150,9 @@ func (g *Group) Entry(i topics.Index) ([]byte, bool) {
 // machine calls it. The machine of group 0 has no files, its snapshots are
 // complete and are taken by themselves: it need not call it.
 func (g *Group) Flushed(i topics.Index) error {
-	if applied := g.applied.Load(); uint64(i) > applied {
-		return fmt.Errorf("group %d: flushed up to %d, but only applied up to %d", g.id, i, applied)
+	// What is being applied may be flushed before Apply has returned.
+	if committed := g.raft.CommitIndex(); uint64(i) > committed {
+		return fmt.Errorf("group %d: flushed up to %d, but only committed up to %d", g.id, i, committed)
 	}
 	g.flushMu.Lock()
 	if uint64(i) > g.flushed {

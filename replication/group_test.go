@@ -183,3 +183,33 @@ func TestGroupsStartFast(t *testing.T) {
 		t.Errorf("a new group leads only after %s", best)
 	}
 }
+
+// flushing is a machine whose files hold an entry before Apply has returned.
+type flushing struct {
+	list
+	flush func(topics.Index)
+}
+
+func (f *flushing) Apply(entries []Entry) []any {
+	results := f.list.Apply(entries)
+	if f.flush != nil {
+		f.flush(entries[len(entries)-1].Index)
+	}
+	return results
+}
+
+// TestFlushBeforeApplyReturns: a machine flushes on a goroutine of its own, which
+// may be done before the group has noted that Apply is.
+func TestFlushBeforeApplyReturns(t *testing.T) {
+	sm := &flushing{}
+	g := startGroup(t, openNode(t, Config{Dir: t.TempDir()}), 1, sm)
+	flushed := make(chan error, 1)
+	sm.flush = func(i topics.Index) { flushed <- g.Flushed(i) }
+	last := propose(t, g, "one")
+	if err := <-flushed; err != nil {
+		t.Fatal(err)
+	}
+	if s := g.Stats(); s.Flushed != last {
+		t.Fatalf("flushed up to %d, want %d", s.Flushed, last)
+	}
+}

@@ -143,16 +143,16 @@ func (l *Log) retire() {
 	for n < len(l.segments)-1 && l.segments[n].live == 0 {
 		n++
 	}
-	dead := slices.Clone(l.segments[:n])
+	// Handed over under the same lock: two callers must not change places, or the
+	// younger segments would be removed first, and a crash leave a hole in the run.
+	l.pool.mu.Lock()
+	l.pool.retired = append(l.pool.retired, l.segments[:n]...)
+	l.pool.mu.Unlock()
 	l.segments = slices.Delete(l.segments, 0, n)
 	l.mu.Unlock()
-	if n == 0 {
-		return
+	if n > 0 {
+		l.kick()
 	}
-	l.pool.mu.Lock()
-	l.pool.retired = append(l.pool.retired, dead...)
-	l.pool.mu.Unlock()
-	l.kick()
 }
 
 // kick wakes the keeper.

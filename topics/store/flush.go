@@ -169,7 +169,7 @@ func (f *flusher) write(c *cut) (err error) {
 			}
 		}
 		if err = f.db.commit(c.applied, c.save); err != nil {
-			if c.file != nil {
+			if c.file != nil && noSpace(err) { // else the transaction may be there, and list the file
 				err = errors.Join(err, c.file.Remove(), c.file.Release())
 			}
 			return err
@@ -219,7 +219,7 @@ func (f *flusher) writeMessages(c *cut) (*dataFile, error) {
 		return nil, err
 	}
 	if err := syncDir(dir); err != nil {
-		return nil, err
+		return nil, errors.Join(err, file.Remove(), file.Release())
 	}
 	return newDataFile(file), nil
 }

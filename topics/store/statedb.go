@@ -242,8 +242,9 @@ func (d *stateDB) mark() error {
 }
 
 // commit runs write in a transaction that raises the generation. After a failure
-// the database is opened again, for its memory may not be what the file holds,
-// and the file says whether it was committed all the same.
+// the database is opened again, for its memory may not be what the file holds. If
+// the file then shows the transaction, a sync has failed: nobody knows what the
+// disk holds, and the error is not one of those that are tried again.
 func (d *stateDB) commit(applied topics.Index, write func(tx *bolt.Tx) error) error {
 	next := d.generation + 1
 	if d.db == nil {
@@ -272,10 +273,10 @@ func (d *stateDB) commit(applied topics.Index, write func(tx *bolt.Tx) error) er
 		return nil
 	}
 	again := d.reopen()
-	if again == nil && d.generation == next {
-		return nil
+	if again != nil || d.generation == next {
+		return fmt.Errorf("commit to %s: it is not known whether generation %d is on the disk: %v", d.path, next, errors.Join(err, again))
 	}
-	return fmt.Errorf("commit to %s: %w", d.path, errors.Join(err, again))
+	return fmt.Errorf("commit to %s: %w", d.path, err)
 }
 
 func (d *stateDB) reopen() error {

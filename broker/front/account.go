@@ -107,6 +107,12 @@ func (a *Account) HasInterest(subject string) bool {
 	return a.index.Has(subject, func(u *sub) bool { return u.topic == nil && u.wants(subject) })
 }
 
+// Captures tells whether a topic that is led here keeps messages of the literal
+// subject.
+func (a *Account) Captures(subject string) bool {
+	return a.index.Has(subject, func(u *sub) bool { return u.topic != nil })
+}
+
 // QueueInterest tells whether a member of the queue group listens to the
 // literal subject.
 func (a *Account) QueueInterest(subject, queue string) bool {

@@ -38,7 +38,7 @@ func (a *accountAPI) limitReached() {
 // audit tells of a request and its reply.
 func (r *request) audit(reply []byte) {
 	a := r.api
-	if !a.account.HasInterest(jsapi.AdvisoryAPI) && !a.capturesAdvisories() {
+	if !a.account.HasInterest(jsapi.AdvisoryAPI) && !a.account.Captures(jsapi.AdvisoryAPI) {
 		return
 	}
 	a.advise(jsapi.AdvisoryAPI, &jsapi.APIAudit{
@@ -46,9 +46,6 @@ func (r *request) audit(reply []byte) {
 		Subject: string(r.msg.Subject), Request: string(r.msg.Payload), Reply: string(reply), Domain: a.s.o.Domain,
 	})
 }
-
-// capturesAdvisories tells whether a stream keeps the audit advisories.
-func (a *accountAPI) capturesAdvisories() bool { return len(a.streams(jsapi.AdvisoryAPI)) > 0 }
 
 func clientInfo(c *front.ClientInfo, a *accountAPI) *jsapi.ClientInfo {
 	if c == nil {

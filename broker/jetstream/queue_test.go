@@ -1,6 +1,7 @@
 package jetstream
 
 import (
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -45,8 +46,8 @@ func TestQueueRefusesAboveItsLimit(t *testing.T) {
 	}
 	q.start()
 	q.close()
-	if n != 3 || q.waiting.Load() != 0 {
-		t.Errorf("%d ran, %d wait", n, q.waiting.Load())
+	if n != 3 || q.waiting != 0 {
+		t.Errorf("%d ran, %d wait", n, q.waiting)
 	}
 }
 
@@ -98,5 +99,27 @@ func TestStreamOfAnAckSubject(t *testing.T) {
 		if got := ackStream([]byte(subject)); got != want {
 			t.Errorf("%q: got %q, want %q", subject, got, want)
 		}
+	}
+}
+
+// A job that waits holds up the jobs of its own key only, and no goroutine stays
+// when there is nothing to do.
+func TestQueueRunsOtherKeysMeanwhile(t *testing.T) {
+	q := newQueue(64, 1000)
+	q.start()
+	release := make(chan struct{})
+	var held, ran sync.WaitGroup
+	for i := range 40 {
+		held.Add(1)
+		q.add(fmt.Sprint("held", i), func() { held.Done(); <-release })
+	}
+	held.Wait()
+	ran.Add(1)
+	q.add("free", ran.Done)
+	ran.Wait()
+	close(release)
+	q.close()
+	if q.running != 0 || len(q.lanes) != 0 || len(q.ready) != 0 || q.waiting != 0 {
+		t.Errorf("left behind: %d goroutines, %d lanes, %d ready, %d waiting", q.running, len(q.lanes), len(q.ready), q.waiting)
 	}
 }

@@ -19,7 +19,7 @@ import (
 // Defaults of Options.
 const (
 	queueLimitDefault = 10_000
-	workersDefault    = 16
+	workersDefault    = 256 // they wait for commits, which they share
 	timeoutDefault    = 20 * time.Second
 )
 
@@ -50,7 +50,7 @@ type Options struct {
 	MaxAckPending   int
 
 	QueueLimit int           // requests waiting for a worker; default 10,000
-	Workers    int           // default 16
+	Workers    int           // requests answered at once; default 256
 	Timeout    time.Duration // the longest a request may wait for its commit; default 20 s
 
 	Now func() time.Time // default: the system's clock
@@ -90,6 +90,7 @@ type Service struct {
 
 	// workQueues orders the changes of consumers on one work queue, by hash.
 	workQueues [64]sync.Mutex
+	seed       maphash.Seed
 
 	gatesMu sync.Mutex
 	gates   map[gateKey]*gate
@@ -101,7 +102,7 @@ type Service struct {
 
 // New makes a service. It starts nothing and answers nobody yet.
 func New(o Options) *Service {
-	s := &Service{o: o.withDefaults(), accounts: make(map[string]*accountAPI), gates: make(map[gateKey]*gate)}
+	s := &Service{o: o.withDefaults(), accounts: make(map[string]*accountAPI), gates: make(map[gateKey]*gate), seed: maphash.MakeSeed()}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.queue = newQueue(s.o.Workers, s.o.QueueLimit)
 	return s
@@ -178,6 +179,12 @@ func (s *Service) environment(a *accountAPI) *environment {
 		clustered: s.o.Peers() > 1, maxDuplicates: s.o.MaxDuplicates,
 		maxRequestBatch: s.o.MaxRequestBatch, apiPrefixes: a.prefixes(),
 		limits: jsapi.Unlimited(),
+		stream: func(name string) *topics.Config {
+			if t, ok := s.o.State.Topic(a.name, name); ok {
+				return t.Config()
+			}
+			return nil
+		},
 	}
 	if l := a.limits.Load(); l != nil {
 		env.limits = *l
@@ -190,5 +197,5 @@ func (s *Service) environment(a *accountAPI) *environment {
 
 // exclusive returns the lock under which consumers of a work queue are made.
 func (s *Service) exclusive(account, stream string) *sync.Mutex {
-	return &s.workQueues[maphash.String(s.queue.seed, account+"\x00"+stream)%uint64(len(s.workQueues))]
+	return &s.workQueues[maphash.String(s.seed, account+"\x00"+stream)%uint64(len(s.workQueues))]
 }

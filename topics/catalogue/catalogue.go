@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"github.com/heraldmq/herald/topics"
-	"github.com/heraldmq/herald/topics/subject"
+	"github.com/heraldmq/herald/topics/interest"
 )
 
 // Catalogue is which topics and advertisements exist. The zero value isn't
@@ -19,7 +19,8 @@ type Catalogue struct {
 	clock     topics.Nanos   // time of the last command; never goes back
 
 	topics   map[topics.TopicID]*Topic
-	names    map[name]*Topic // those not Deleting
+	names    map[name]*Topic        // those not Deleting
+	load     map[topics.GroupID]int // entries of topics by group
 	accounts map[string]*account
 	adverts  map[string]map[Key]*Advertisement // by account
 }
@@ -29,14 +30,10 @@ type Catalogue struct {
 type account struct {
 	topics   int
 	reserved map[topics.Storage]int64
-	literals map[string]topics.TopicID // subjects without wildcard
-	patterns []claim                   // the others
+	subjects interest.Index[topics.TopicID] // who asks for what
 }
 
-type claim struct {
-	pattern string
-	topic   topics.TopicID
-}
+func newAccount() *account { return &account{reserved: map[topics.Storage]int64{}} }
 
 // New returns an empty catalogue.
 func New() *Catalogue {
@@ -44,6 +41,7 @@ func New() *Catalogue {
 		nextTopic: 1,
 		topics:    map[topics.TopicID]*Topic{},
 		names:     map[name]*Topic{},
+		load:      map[topics.GroupID]int{},
 		accounts:  map[string]*account{},
 		adverts:   map[string]map[Key]*Advertisement{},
 	}
@@ -86,7 +84,7 @@ func (c *Catalogue) createTopic(cmd *Command) (Result, error) {
 	}
 	a := c.accounts[cmd.Account]
 	if a == nil {
-		a = &account{reserved: map[topics.Storage]int64{}, literals: map[string]topics.TopicID{}}
+		a = newAccount()
 	}
 	if cmd.Limits != nil {
 		if f := cmd.Limits.allow(cfg, a.topics, a.reserved[cfg.Storage]); f != nil {
@@ -102,7 +100,7 @@ func (c *Catalogue) createTopic(cmd *Command) (Result, error) {
 	}
 	c.nextTopic++
 	c.accounts[cmd.Account] = a
-	c.topics[t.ID] = t
+	c.enter(t)
 	c.claim(t)
 	return Result{Topic: t, Created: true}, nil
 }
@@ -172,24 +170,25 @@ func (c *Catalogue) forgetTopic(cmd *Command) Result {
 		return Result{Topic: t}
 	}
 	delete(c.topics, t.ID)
+	c.load[t.Group]--
 	return Result{Topic: t}
+}
+
+// enter adds a topic that isn't there yet.
+func (c *Catalogue) enter(t *Topic) {
+	c.topics[t.ID] = t
+	c.load[t.Group]++
 }
 
 // leastUsed picks the data group with the fewest topics.
 func (c *Catalogue) leastUsed(groups int) topics.GroupID {
-	count := make([]int, max(groups, 1)+1)
-	for _, t := range c.topics {
-		if int(t.Group) < len(count) {
-			count[t.Group]++
-		}
-	}
-	best := 1
-	for g := 2; g < len(count); g++ {
-		if count[g] < count[best] {
+	best := topics.GroupID(1)
+	for g := topics.GroupID(2); int(g) <= groups; g++ {
+		if c.load[g] < c.load[best] {
 			best = g
 		}
 	}
-	return topics.GroupID(best)
+	return best
 }
 
 // claim enters a topic's name, subjects and reserved bytes.
@@ -199,11 +198,7 @@ func (c *Catalogue) claim(t *Topic) {
 	a.topics++
 	a.reserved[t.Config.Storage] += max(t.Config.MaxBytes, 0)
 	for _, s := range t.Config.Subjects {
-		if subject.IsLiteral(s) {
-			a.literals[s] = t.ID
-		} else {
-			a.patterns = append(a.patterns, claim{s, t.ID})
-		}
+		a.subjects.Add(s, t.ID)
 	}
 }
 
@@ -213,11 +208,8 @@ func (c *Catalogue) release(t *Topic) {
 	delete(c.names, name{t.Account, t.Config.Name})
 	a.reserved[t.Config.Storage] -= max(t.Config.MaxBytes, 0)
 	for _, s := range t.Config.Subjects {
-		if a.literals[s] == t.ID {
-			delete(a.literals, s)
-		}
+		a.subjects.Remove(s, t.ID)
 	}
-	a.patterns = slices.DeleteFunc(a.patterns, func(p claim) bool { return p.topic == t.ID })
 	if a.topics--; a.topics == 0 {
 		delete(c.accounts, t.Account)
 	}
@@ -227,21 +219,8 @@ func (c *Catalogue) release(t *Topic) {
 // of subjects asks for.
 func (a *account) overlaps(subjects []string, except topics.TopicID) bool {
 	for _, s := range subjects {
-		for _, p := range a.patterns {
-			if p.topic != except && subject.Overlap(p.pattern, s) {
-				return true
-			}
-		}
-		if subject.IsLiteral(s) {
-			if id, ok := a.literals[s]; ok && id != except {
-				return true
-			}
-			continue
-		}
-		for l, id := range a.literals {
-			if id != except && subject.Match(s, l) {
-				return true
-			}
+		if a.subjects.OverlapsOther(s, except) {
+			return true
 		}
 	}
 	return false

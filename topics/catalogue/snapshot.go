@@ -100,12 +100,12 @@ func (c *Catalogue) UnmarshalBinary(b []byte) error {
 		if t == nil || t.ID == 0 || t.ID >= fresh.nextTopic {
 			return &CorruptError{"a topic's identifier is out of range"}
 		}
-		fresh.topics[t.ID] = t
+		fresh.enter(t)
 		if t.State == Deleting {
 			continue
 		}
 		if fresh.accounts[t.Account] == nil {
-			fresh.accounts[t.Account] = &account{reserved: map[topics.Storage]int64{}, literals: map[string]topics.TopicID{}}
+			fresh.accounts[t.Account] = newAccount()
 		}
 		fresh.claim(t)
 	}

@@ -206,6 +206,14 @@ func (x *Index[V]) Overlaps(pattern string) bool {
 	return !x.root.overlapping(pattern, func(V) bool { return false })
 }
 
+// OverlapsOther tells whether a pattern with a value other than v shares a subject
+// with the pattern.
+func (x *Index[V]) OverlapsOther(pattern string, v V) bool {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return !x.root.overlapping(pattern, func(o V) bool { return o == v })
+}
+
 // Each calls f for every value until it returns false. The index is locked for
 // reading meanwhile.
 func (x *Index[V]) Each(f func(V) bool) {

@@ -1,6 +1,10 @@
 package state
 
 import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/heraldmq/herald/topics"
@@ -8,10 +12,21 @@ import (
 	"github.com/heraldmq/herald/topics/store"
 )
 
-// registry is the topics of this node. Reading takes no lock.
+// registry is the topics of this node. Finding one takes no lock.
 type registry struct {
 	ids   sync.Map // topics.TopicID → *Topic
 	names sync.Map // topicName → *Topic
+
+	mu    sync.Mutex
+	lists map[string]*topicList // by account
+}
+
+// topicList is an account's topics by name. What was added or removed since it was
+// last asked for is merged in when it is asked for again.
+type topicList struct {
+	sorted []*Topic // never changed in place: readers have it
+	added  []*Topic
+	stale  bool // sorted holds topics that are gone
 }
 
 type topicName struct{ account, name string }
@@ -44,6 +59,17 @@ func (r *registry) add(t *Topic) bool {
 	if old, ok := r.named(t.account, t.name); !ok || old.id < t.id {
 		r.names.Store(k, t)
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l := r.lists[t.account]
+	if l == nil {
+		if r.lists == nil {
+			r.lists = map[string]*topicList{}
+		}
+		l = &topicList{}
+		r.lists[t.account] = l
+	}
+	l.added = append(l.added, t)
 	return true
 }
 
@@ -51,6 +77,55 @@ func (r *registry) remove(t *Topic) {
 	t.gone.Store(true)
 	r.ids.Delete(t.id)
 	r.names.CompareAndDelete(topicName{t.account, t.name}, t)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if l := r.lists[t.account]; l != nil {
+		l.stale = true
+	}
+}
+
+// accounts returns the accounts that have or had topics, sorted.
+func (r *registry) accounts() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Sorted(maps.Keys(r.lists))
+}
+
+// sorted returns an account's topics by name. The caller must not change it.
+func (r *registry) sorted(account string) []*Topic {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l := r.lists[account]
+	if l == nil {
+		return nil
+	}
+	if len(l.added) > 0 || l.stale {
+		l.merge()
+	}
+	return l.sorted
+}
+
+func (l *topicList) merge() {
+	slices.SortFunc(l.added, compareTopics)
+	all := make([]*Topic, 0, len(l.sorted)+len(l.added))
+	old, added := l.sorted, l.added
+	for len(old) > 0 || len(added) > 0 {
+		from := &old
+		if len(old) == 0 || len(added) > 0 && compareTopics(added[0], old[0]) < 0 {
+			from = &added
+		}
+		if t := (*from)[0]; !t.gone.Load() {
+			all = append(all, t)
+		}
+		*from = (*from)[1:]
+	}
+	l.sorted, l.added, l.stale = all, nil, false
+}
+
+// compareTopics orders the topics of one account. Two can have the same name while
+// one is on its way out.
+func compareTopics(a, b *Topic) int {
+	return cmp.Or(strings.Compare(a.name, b.name), cmp.Compare(a.id, b.id))
 }
 
 func (r *registry) each(f func(*Topic) bool) {

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
-	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -296,22 +294,15 @@ func (s *State) TopicByID(id topics.TopicID) (*Topic, bool) { return s.topics.fi
 // Topics calls f for an account's topics, sorted by name, until it returns
 // false; account "" means all accounts, one after the other.
 func (s *State) Topics(account string, f func(*Topic) bool) {
-	var all []*Topic
-	s.topics.each(func(t *Topic) bool {
-		if account == "" || t.account == account {
-			all = append(all, t)
-		}
-		return true
-	})
-	slices.SortFunc(all, func(a, b *Topic) int {
-		if c := strings.Compare(a.account, b.account); c != 0 {
-			return c
-		}
-		return strings.Compare(a.name, b.name)
-	})
-	for _, t := range all {
-		if !f(t) {
-			return
+	accounts := []string{account}
+	if account == "" {
+		accounts = s.topics.accounts()
+	}
+	for _, a := range accounts {
+		for _, t := range s.topics.sorted(a) {
+			if !f(t) {
+				return
+			}
 		}
 	}
 }

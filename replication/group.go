@@ -169,8 +169,10 @@ func (g *Group) Flushed(i topics.Index) error {
 }
 
 func (g *Group) snapshotBytes() int64 {
-	if g.wal == nil {
-		return g.node.cfg.CatalogBytes
+	if g.complete() {
+		// A snapshot holds the whole state. Taken after as much log as it is big,
+		// it costs no more than a constant factor of what was proposed.
+		return max(g.node.cfg.CatalogBytes, g.snapshots.Size())
 	}
 	return g.node.cfg.SnapshotBytes
 }

@@ -74,6 +74,7 @@ func (w *sink) Close() error {
 	if err != nil {
 		return fmt.Errorf("finish snapshot %s: %w", w.id, err)
 	}
+	s.size.Store(int64(w.length))
 	if s.opt.Created != nil {
 		s.opt.Created(w.index, w.term)
 	}

@@ -24,6 +24,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/hashicorp/raft"
 	"github.com/heraldmq/herald/replication/disk"
@@ -55,9 +56,14 @@ type Options struct {
 // Store is the snapshots of one group. Its methods may be called by any number of
 // goroutines.
 type Store struct {
-	opt Options
-	mu  sync.Mutex
+	opt  Options
+	mu   sync.Mutex
+	size atomic.Int64
 }
+
+// Size returns the bytes of the body of the newest snapshot; 0 without one, or before
+// List.
+func (s *Store) Size() int64 { return s.size.Load() }
 
 var _ raft.SnapshotStore = (*Store)(nil)
 
@@ -111,6 +117,9 @@ func (s *Store) List() ([]*raft.SnapshotMeta, error) {
 			continue
 		}
 		f.file.Close()
+		if len(metas) == 0 {
+			s.size.Store(m.Size)
+		}
 		metas = append(metas, m)
 	}
 	if len(metas) == 0 && damage != nil {

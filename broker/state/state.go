@@ -167,7 +167,10 @@ func (s *State) Start(h Hooks) error {
 	for _, g := range s.groups {
 		s.running.Go(func() { g.expiry.run(s.ctx) })
 		if err := s.forget(g); err != nil {
-			return err
+			if !refused(err) {
+				return err
+			}
+			s.logError(err) // the disk is full, say: reading goes on
 		}
 		s.lead(g, g.IsLeader())
 		s.running.Go(func() { s.followGroup(g) })

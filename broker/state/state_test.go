@@ -483,3 +483,30 @@ func TestAClosedStateRefuses(t *testing.T) {
 		t.Fatal("deleted a topic of a closed state")
 	}
 }
+
+// TestOneTopicsTroubleDoesNotKeepTheNodeDown starts a node whose catalogue wants
+// something of a topic that its data group doesn't have (its state was damaged,
+// say): the others are served.
+func TestOneTopicsTroubleDoesNotKeepTheNodeDown(t *testing.T) {
+	dir := t.TempDir()
+	ctx := t.Context()
+	n := open(t, dir)
+	bad := n.create(conf("bad", "bad"))
+	n.create(conf("good", "good"))
+	changed := conf("bad", "bad.new")
+	if _, err := n.decide(ctx, &catalogue.Command{Op: catalogue.OpUpdateTopic, Account: "A", Config: &changed}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.groups[0].ask(ctx, topics.RecordTopicDelete, appendTopic(nil, bad.ID())); err != nil {
+		t.Fatal(err)
+	}
+	n.close()
+
+	n = open(t, dir)
+	good, ok := n.Topic("A", "good")
+	if !ok {
+		t.Fatal("the other topic is gone")
+	}
+	n.publish(good, "good", "", "x")
+	n.ack()
+}

@@ -146,7 +146,9 @@ func (s *State) noted(t *catalogue.Topic, p *replication.Proposal) {
 	})
 }
 
-// reconcile settles what was left unsettled, on the node that leads group 0.
+// reconcile settles what was left unsettled, on the node that leads group 0. What
+// is refused (the disk is full, a group doesn't have the topic) stays as it is
+// until the next start: it must not keep everything else from being served.
 func (s *State) reconcile() error {
 	var open []topics.TopicID
 	s.catalogue.read(func(c *catalogue.Catalogue) {
@@ -159,8 +161,20 @@ func (s *State) reconcile() error {
 	var errs []error
 	for _, id := range open {
 		if err := s.settle(id); err != nil {
-			errs = append(errs, fmt.Errorf("finish what was begun with topic %d: %w", id, err))
+			err = fmt.Errorf("finish what was begun with topic %d: %w", id, err)
+			if refused(err) {
+				s.logError(err)
+				continue
+			}
+			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// refused tells whether an error means that a group took note of a request and
+// turned it down.
+func refused(err error) bool {
+	var f *topics.Fault
+	return errors.As(err, &f) || errors.Is(err, ErrBusy)
 }

@@ -15,7 +15,10 @@
 //     account's interest index invalidates by a generation counter;
 //   - what is to be delivered is staged per receiver during the whole read
 //     batch and handed over at its end, with one lock and one wake-up each;
-//   - receivers whose messages are byte for byte the same share one buffer.
+//   - receivers whose messages are byte for byte the same share one buffer;
+//   - a large message isn't copied: what is queued for its receivers is the
+//     part of the read buffer it was read into, which is used again once they
+//     have all been sent it.
 //
 // At the end of a read batch everything is handed over in a fixed order:
 // captures to the topics, deliveries to others, then what the session itself

@@ -81,9 +81,9 @@ func (st *stager) pushStage(g *stage, inline bool) {
 	if msgs > 0 {
 		st.outBytes += int64(size)
 	}
-	st.chunks = g.spool.take(st.chunks[:0])
-	st.handOver(g.target, st.chunks, size, msgs, inline)
-	clear(st.chunks)
+	st.pieces = g.spool.take(st.pieces[:0])
+	st.handOver(g.target, st.pieces, size, msgs, inline)
+	clear(st.pieces)
 }
 
 // pushFan hands the fan in use to all its receivers and forgets it.
@@ -94,27 +94,27 @@ func (st *stager) pushFan(inline bool) {
 	f.msgs = 0
 	st.outMsgs += int64(msgs * len(f.targets))
 	st.outBytes += int64(size * len(f.targets))
-	st.chunks = f.spool.take(st.chunks[:0])
-	for _, c := range st.chunks {
-		c.refs.Add(int32(len(f.targets) - 1))
+	st.pieces = f.spool.take(st.pieces[:0])
+	for _, p := range st.pieces {
+		p.c.refs.Add(int32(len(f.targets) - 1))
 	}
 	for i, t := range f.targets {
 		if excess := f.subs[i].settle(msgs); excess > 0 {
-			own := st.cut(slices.Clone(st.chunks), f.subs[i].sid, excess)
+			own := st.cut(slices.Clone(st.pieces), f.subs[i].sid, excess)
 			left := own.size
 			t.out.push(own.take(nil), left, msgs-excess)
 			continue
 		}
-		st.handOver(t, st.chunks, size, msgs, inline)
+		st.handOver(t, st.pieces, size, msgs, inline)
 	}
-	clear(st.chunks)
+	clear(st.pieces)
 }
 
-func (st *stager) handOver(t *session, chunks []*chunk, size, msgs int, inline bool) {
-	if inline && len(chunks) == 1 && t.out.tryInline(chunks[0], msgs) {
+func (st *stager) handOver(t *session, pieces []piece, size, msgs int, inline bool) {
+	if inline && len(pieces) == 1 && t.out.tryInline(pieces[0], msgs) {
 		return
 	}
-	t.out.push(chunks, size, msgs)
+	t.out.push(pieces, size, msgs)
 	if st.stall && t != st.self && t.out.pending.Load() >= t.out.stallAt() {
 		st.slow = append(st.slow, t)
 	}

@@ -2,7 +2,12 @@
 
 package front
 
-import "syscall"
+import (
+	"net"
+	"syscall"
+)
 
 // newRawWriter returns nil: sockets are written by their flusher only.
 func newRawWriter(syscall.RawConn) inlineWriter { return nil }
+
+func newReader(c net.Conn) reader { return connReader{c} }

@@ -23,12 +23,6 @@ const (
 	writeChunksMax = 64
 )
 
-// piece is a part of a chunk that waits to be written.
-type piece struct {
-	c *chunk
-	b []byte
-}
-
 // outbox is what a connection still has to be sent: bounded in bytes by
 // max_pending, emptied by the flusher, or by a publisher that finds it empty.
 //
@@ -63,48 +57,49 @@ func (o *outbox) init(s *session) {
 	o.wake, o.done = make(chan struct{}, 1), make(chan struct{})
 }
 
-// push queues chunks, whose references it takes over.
-func (o *outbox) push(chunks []*chunk, size, msgs int) {
+// push queues pieces, whose references it takes over.
+func (o *outbox) push(pieces []piece, size, msgs int) {
 	pending := o.pending.Add(int64(size))
 	o.mu.Lock()
 	if o.closed {
 		o.mu.Unlock()
 		o.pending.Add(-int64(size))
-		releaseAll(chunks)
+		releaseAll(pieces)
 		return
 	}
 	if o.max > 0 && pending > o.max {
 		o.mu.Unlock()
 		o.pending.Add(-int64(size))
-		releaseAll(chunks)
+		releaseAll(pieces)
 		o.sess.cutOff(ReasonSlowPending)
 		return
 	}
 	o.msgs += int64(msgs)
 	o.bytes += int64(size)
-	for _, c := range chunks {
-		if len(c.buf) <= coalesceMax && o.coalesce(c) {
+	for _, p := range pieces {
+		if len(p.b) <= coalesceMax && o.coalesce(p) {
 			continue
 		}
-		o.queue = append(o.queue, piece{c: c, b: c.buf})
+		o.queue = append(o.queue, p)
 	}
 	o.signalLocked()
 	o.mu.Unlock()
 }
 
-// coalesce copies c behind the last waiting piece if that has room.
-func (o *outbox) coalesce(c *chunk) bool {
+// coalesce copies p behind the last waiting piece if that has room. (A read
+// buffer has none: it counts as full.)
+func (o *outbox) coalesce(p piece) bool {
 	if len(o.queue) == 0 {
 		return false
 	}
 	last := &o.queue[len(o.queue)-1]
-	if last.c.refs.Load() != 1 || last.c.room() < len(c.buf) {
+	if last.c.refs.Load() != 1 || last.c.room() < len(p.b) {
 		return false
 	}
 	at := len(last.c.buf) - len(last.b)
-	last.c.buf = append(last.c.buf, c.buf...)
+	last.c.buf = append(last.c.buf, p.b...)
 	last.b = last.c.buf[at:]
-	c.release()
+	p.c.release()
 	return true
 }
 
@@ -119,10 +114,10 @@ func (o *outbox) signalLocked() {
 	}
 }
 
-// tryInline writes one chunk at once if nothing waits and nobody writes: it
+// tryInline writes one piece at once if nothing waits and nobody writes: it
 // saves the hop to the flusher. It never blocks; what the socket doesn't take is
 // queued. false: not done, push instead.
-func (o *outbox) tryInline(c *chunk, msgs int) bool {
+func (o *outbox) tryInline(p piece, msgs int) bool {
 	if o.raw == nil {
 		return false
 	}
@@ -133,29 +128,29 @@ func (o *outbox) tryInline(c *chunk, msgs int) bool {
 	}
 	o.writing = true
 	o.msgs += int64(msgs)
-	o.bytes += int64(len(c.buf))
+	o.bytes += int64(len(p.b))
 	o.mu.Unlock()
 
 	o.extendDeadline() // an old one would fail the write
-	n, err := o.raw.write(c.buf)
+	n, err := o.raw.write(p.b)
 	o.written.Add(int64(n))
 
 	o.mu.Lock()
 	o.writing = false
-	rest := c.buf[n:]
+	rest := p.b[n:]
 	if err == nil && len(rest) > 0 && !o.closed {
 		o.pending.Add(int64(len(rest)))
 		o.queue = append(o.queue, piece{})
 		copy(o.queue[1:], o.queue)
-		o.queue[0] = piece{c: c, b: rest}
-		c = nil
+		o.queue[0] = piece{c: p.c, b: rest}
+		p.c = nil
 	}
 	if len(o.queue) > 0 || o.closed {
 		o.signalLocked()
 	}
 	o.mu.Unlock()
-	if c != nil {
-		c.release()
+	if p.c != nil {
+		p.c.release()
 	}
 	if err != nil {
 		o.sess.cutOff(ReasonWriteError)
@@ -315,9 +310,9 @@ func (o *outbox) counters() (msgs, bytes int64) {
 	return o.msgs, o.bytes
 }
 
-func releaseAll(chunks []*chunk) {
-	for _, c := range chunks {
-		c.release()
+func releaseAll(pieces []piece) {
+	for _, p := range pieces {
+		p.c.release()
 	}
 }
 

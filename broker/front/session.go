@@ -11,15 +11,6 @@ import (
 	"github.com/heraldmq/herald/broker/wire"
 )
 
-// Sizes of read buffers. A connection starts with little and grows while reads
-// fill the buffer; a message larger than that gets what it needs for as long
-// as it takes.
-const (
-	readBufferMin = 2 << 10
-	readBufferMax = 64 << 10
-	shrinkAfter   = 64 // reads in a row that used less than a quarter
-)
-
 // session is one client connection: a reader goroutine that owns it, and a
 // flusher that writes what the outbox holds.
 type session struct {
@@ -36,15 +27,14 @@ type session struct {
 	start    time.Time
 
 	// Owned by the reader.
-	buf        []byte
-	st         stager
-	mt         matcher
-	account    *Account // nil until authenticated
-	owesInfo   bool     // the INFO that answers CONNECT is still to come
-	inMsgs     int64    // of this batch
-	inBytes    int64
-	smallReads int
-	connect    wire.ConnectOptions
+	buf      readBuffer
+	st       stager
+	mt       matcher
+	account  *Account // nil until authenticated
+	owesInfo bool     // the INFO that answers CONNECT is still to come
+	inMsgs   int64    // of this batch
+	inBytes  int64
+	connect  wire.ConnectOptions
 
 	out       outbox
 	rulesPtr  atomic.Pointer[auth.Rules]
@@ -78,18 +68,16 @@ func (s *session) run() {
 	defer s.finish()
 	go s.out.flush()
 	s.startTimer()
-	s.buf = make([]byte, readBufferMin)
-	filled := 0
+	s.buf.init(&s.srv.chunks)
+	r := newReader(s.conn)
 	for {
-		n, err := s.conn.Read(s.buf[filled:])
+		n, err := r.read(&s.buf)
 		if n > 0 {
-			filled += n
+			s.buf.to += n
 			s.lastSeen.Store(time.Now().UnixNano())
-			rest, ok := s.batch(s.buf[:filled])
-			if !ok {
+			if !s.buf.short() && !s.batch() {
 				return
 			}
-			filled = s.keepRest(rest, filled)
 		}
 		if err != nil {
 			s.setReason(readReason(err))
@@ -98,62 +86,24 @@ func (s *session) run() {
 	}
 }
 
-// keepRest moves what is left of the batch to the front of a buffer that fits
-// what comes next, and returns how much it is. filled is what the batch had.
-func (s *session) keepRest(rest batchRest, filled int) int {
-	size := len(s.buf)
-	if filled < size/4 {
-		s.smallReads++
-	} else {
-		s.smallReads = 0
-	}
-	switch {
-	case rest.need > size:
-		size = rest.need
-	case len(rest.bytes) == size:
-		size *= 2 // a control line; the parser bounds it
-	case filled == size && size < readBufferMax:
-		size = min(size*4, readBufferMax)
-	case size > readBufferMax && rest.need <= readBufferMax && len(rest.bytes) <= readBufferMax:
-		size = readBufferMax
-	case s.smallReads >= shrinkAfter && size > readBufferMin && max(rest.need, len(rest.bytes)) <= size/2:
-		size, s.smallReads = size/2, 0
-	}
-	if size == len(s.buf) {
-		return copy(s.buf, rest.bytes)
-	}
-	next := make([]byte, size)
-	n := copy(next, rest.bytes)
-	s.buf = next
-	return n
-}
-
-// batchRest is the incomplete operation at the end of a batch; need is how
-// many bytes it takes, 0 if not known.
-type batchRest struct {
-	bytes []byte
-	need  int
-}
-
-// batch handles every complete operation in buf and hands over what came of
-// it. false ends the session.
-func (s *session) batch(buf []byte) (batchRest, bool) {
+// batch handles every complete operation that was read and hands over what
+// came of it. false ends the session.
+func (s *session) batch() bool {
 	if s.reset.Swap(false) {
 		s.mt.reset()
 	}
-	var c outgoing
+	c := outgoing{src: s.buf.c}
 	limits := s.limits()
-	alive := true
-	var rest batchRest
+	alive, buf, need := true, s.buf.bytes(), 0
 	for alive && len(buf) > 0 {
-		n, need, err := wire.Next(buf, &c.Command, limits)
+		n, whole, err := wire.Next(buf, &c.Command, limits)
 		if err != nil {
 			s.parseError(err)
 			alive = false
 			break
 		}
 		if n == 0 {
-			rest.need = need
+			need = whole
 			break
 		}
 		buf = buf[n:]
@@ -164,9 +114,9 @@ func (s *session) batch(buf []byte) (batchRest, bool) {
 			s.handOver()
 		}
 	}
-	rest.bytes = buf
 	s.handOver()
-	return rest, alive
+	s.buf.handled(len(buf), need)
+	return alive
 }
 
 // handOver ends a read batch, or a part of one.
@@ -318,7 +268,8 @@ func (s *session) finish() {
 	_ = s.sock.Close()
 	s.srv.ended(s)
 	// Publishers may know the session for a while yet: what is large goes.
-	s.buf, s.mt, s.st = nil, matcher{}, stager{}
+	s.buf.release()
+	s.mt, s.st = matcher{}, stager{}
 }
 
 // lastWords lets an error line reach a client that is still sending: closing a

@@ -155,8 +155,12 @@ func TestOrderAndCountUnderLoad(t *testing.T) {
 						return
 					}
 					pub, number, _ := strings.Cut(strings.TrimSpace(string(body)), " ")
-					number, _, _ = strings.Cut(number, " ")
+					number, pad, _ := strings.Cut(number, " ")
 					n, _ := strconv.Atoi(number)
+					if strings.Trim(pad, padding(n)) != "" {
+						t.Errorf("%s %d came with bytes of another message", pub, n)
+						return
+					}
 					if n == perPub {
 						if f[2] == "1" {
 							if me.count["ends"]++; me.count["ends"] == pubs {
@@ -196,13 +200,13 @@ func TestOrderAndCountUnderLoad(t *testing.T) {
 			for n := range perPub {
 				pad := rng.IntN(200)
 				if rng.IntN(100) == 0 {
-					pad = 20000
+					pad = rng.IntN(150_000) // large ones are sent from where they were read
 				}
 				subj := subjects[rng.IntN(len(subjects))]
 				if n/500%2 == 0 {
 					subj = subjects[0] // runs that are shared
 				}
-				write(subj, fmt.Sprint("p", p, " ", n, " ", strings.Repeat("x", pad)))
+				write(subj, fmt.Sprint("p", p, " ", n, " ", strings.Repeat(padding(n), pad)))
 			}
 			for _, subj := range []string{"a.one", "c"} {
 				write(subj, fmt.Sprint("p", p, " ", perPub))
@@ -218,6 +222,8 @@ func TestOrderAndCountUnderLoad(t *testing.T) {
 		}
 	}
 }
+
+func padding(n int) string { return string(rune('a' + n%26)) }
 
 func readFull(c *rawConn, b []byte) (int, error) {
 	n := 0

@@ -28,6 +28,9 @@ const (
 	// shareMin is from which size on the bytes of one message are shared by
 	// its receivers rather than copied for each.
 	shareMin = 8 << 10
+	// pinMax is how many times its size a message in a read buffer may keep
+	// from being used again.
+	pinMax = 5
 )
 
 // stage is what one publisher holds for one receiver until its batch ends.
@@ -75,7 +78,7 @@ type stager struct {
 	scratch  []byte    // tail of a message that must be written anew
 	bare     []byte    // the same without header
 	headBuf  []byte
-	chunks   []*chunk
+	pieces   []piece
 	arena    []byte // copies for captures that outlive the call
 }
 
@@ -116,6 +119,7 @@ type outgoing struct {
 	wire.Command
 
 	client   *ClientInfo // who publishes; nil for the broker
+	src      *chunk      // the read buffer that Tail is in, if it may be referred to
 	borrowed bool        // the bytes live until the batch ends, not just during the call
 	scratch  bool        // Tail is stager.scratch
 	bareOK   bool        // stager.bare holds the tail without header
@@ -150,7 +154,7 @@ func (st *stager) deliver(m *match, o *outgoing) int {
 		if st.fan != nil {
 			st.leaveFan()
 		}
-		if len(o.Tail) >= shareMin && len(m.plain) > 1 {
+		if len(o.Tail) >= shareMin && len(m.plain) > 1 && !o.pins() {
 			n += st.linked(m, o)
 		} else {
 			for _, r := range m.plain {
@@ -245,9 +249,26 @@ func (st *stager) one(m *match, r *route, o *outgoing) bool {
 	if !ok {
 		return false
 	}
-	st.append(r.stage, head, tail)
+	if o.pins() && len(tail) == len(o.Tail) {
+		st.append(r.stage, head, nil)
+		st.link(r.stage, piece{o.src, tail})
+	} else {
+		st.append(r.stage, head, tail)
+	}
 	st.after(r, o, last)
 	return true
+}
+
+// pins tells whether receivers refer to the message where it was read, rather
+// than to a copy: it is large enough by itself, and in its buffer.
+func (o *outgoing) pins() bool {
+	return len(o.Tail) >= shareMin && o.src != nil && !o.scratch && len(o.Tail)*pinMax >= len(o.src.buf)
+}
+
+// link stages a piece for one receiver, behind what append staged.
+func (st *stager) link(g *stage, p piece) {
+	g.spool.link(p)
+	st.staged += len(p.b)
 }
 
 // after does what is left once a delivery is staged.
@@ -272,10 +293,9 @@ func (st *stager) append(g *stage, head, tail []byte) {
 
 // linked stages a large message: one copy of it, referred to by all.
 func (st *stager) linked(m *match, o *outgoing) (n int) {
-	var whole spool
-	whole.append2(&st.srv.chunks, o.Tail, nil)
-	st.chunks = whole.take(st.chunks[:0])
-	st.staged += len(o.Tail)
+	c := st.srv.chunks.get(len(o.Tail))
+	c.buf = append(c.buf, o.Tail...)
+	whole := piece{c, c.buf}
 	for _, r := range m.plain {
 		head, tail, last, ok := st.prepare(m, r, o)
 		if !ok {
@@ -285,14 +305,12 @@ func (st *stager) linked(m *match, o *outgoing) (n int) {
 			st.append(r.stage, head, tail) // without its header
 		} else {
 			st.append(r.stage, head, nil)
-			for _, c := range st.chunks {
-				r.stage.spool.link(c)
-			}
+			st.link(r.stage, whole)
 		}
 		st.after(r, o, last)
 		n++
 	}
-	releaseAll(st.chunks)
+	c.release()
 	return n
 }
 
@@ -326,7 +344,12 @@ func (st *stager) shared(m *match, o *outgoing) int {
 	if len(o.Header) == 0 {
 		head = head[1:]
 	}
-	f.spool.append2(&st.srv.chunks, head, o.Tail)
+	if o.pins() {
+		f.spool.append2(&st.srv.chunks, head, nil)
+		f.spool.link(piece{o.src, o.Tail})
+	} else {
+		f.spool.append2(&st.srv.chunks, head, o.Tail)
+	}
 	f.msgs++
 	st.fanRun++
 	st.staged += len(head) + len(o.Tail)

@@ -40,14 +40,14 @@ func (st *stager) settle() {
 	st.counted = st.counted[:0]
 }
 
-// cut returns the bytes of chunks without the last n messages for sid. It
-// releases chunks.
-func (st *stager) cut(chunks []*chunk, sid string, n int) (out spool) {
+// cut returns the bytes of pieces without the last n messages for sid. It
+// releases pieces.
+func (st *stager) cut(pieces []piece, sid string, n int) (out spool) {
 	var flat []byte
-	for _, c := range chunks {
-		flat = append(flat, c.buf...)
+	for _, p := range pieces {
+		flat = append(flat, p.b...)
 	}
-	releaseAll(chunks)
+	releaseAll(pieces)
 	frames := framesOf(flat)
 	drop := make([]bool, len(frames))
 	for i := len(frames) - 1; i >= 0 && n > 0; i-- {

@@ -79,8 +79,16 @@ func TestOverlap(t *testing.T) {
 		a, b string
 		want bool
 	}{
-		{"a", "a", true}, {"a", "b", false}, {"a.*", "a.b", true}, {"a.*", "a.b.c", false}, {"a.>", "a.b.c", true},
-		{"a.>", "a", false}, {">", "a", true}, {"*.b", "a.*", true}, {"*.b", "a.c", false}, {"a.*.c", "a.b.>", true},
+		{"a", "a", true},
+		{"a", "b", false},
+		{"a.*", "a.b", true},
+		{"a.*", "a.b.c", false},
+		{"a.>", "a.b.c", true},
+		{"a.>", "a", false},
+		{">", "a", true},
+		{"*.b", "a.*", true},
+		{"*.b", "a.c", false},
+		{"a.*.c", "a.b.>", true},
 	} {
 		if got := overlap(c.a, c.b); got != c.want || overlap(c.b, c.a) != c.want {
 			t.Errorf("%s and %s: %t", c.a, c.b, got)

@@ -117,6 +117,8 @@ func fromDurable(msg jetstream.Msg, needsAck bool) (*Message, error) {
 }
 
 func fromRaw(topic string, raw *jetstream.RawStreamMsg) *Message {
-	return &Message{Subject: raw.Subject, Header: raw.Header, Payload: raw.Data,
-		Stored: &Stored{Topic: topic, Sequence: raw.Sequence, Time: raw.Time.UTC()}}
+	return &Message{
+		Subject: raw.Subject, Header: raw.Header, Payload: raw.Data,
+		Stored: &Stored{Topic: topic, Sequence: raw.Sequence, Time: raw.Time.UTC()},
+	}
 }

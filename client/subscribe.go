@@ -291,8 +291,10 @@ func (c *Client) reader(ctx context.Context, subject string, set subscription) (
 			have = []string{info.Config.FilterSubject}
 		}
 		if !slices.Equal(have, filters) && !(len(have) == 1 && have[0] == ">" && len(filters) == 0) {
-			return nil, &Error{Op: "subscribe to", Target: subject, Kind: ErrConflict,
-				Err: errors.New("reader " + set.name + " of topic " + set.topic + " exists and reads other subjects; use another name or delete it")}
+			return nil, &Error{
+				Op: "subscribe to", Target: subject, Kind: ErrConflict,
+				Err: errors.New("reader " + set.name + " of topic " + set.topic + " exists and reads other subjects; use another name or delete it"),
+			}
 		}
 		return existing, nil
 	}

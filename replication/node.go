@@ -37,8 +37,10 @@ const nodeIDMax = 64
 // a *CorruptError when the write-ahead log is damaged.
 func Open(cfg Config) (*Node, error) {
 	cfg = cfg.withDefaults()
-	for _, dir := range []string{cfg.Dir, filepath.Join(cfg.Dir, "meta"), filepath.Join(cfg.Dir, "wal"),
-		filepath.Join(cfg.Dir, "stable"), filepath.Join(cfg.Dir, "groups")} {
+	for _, dir := range []string{
+		cfg.Dir, filepath.Join(cfg.Dir, "meta"), filepath.Join(cfg.Dir, "wal"),
+		filepath.Join(cfg.Dir, "stable"), filepath.Join(cfg.Dir, "groups"),
+	} {
 		if err := cfg.FS.MkdirAll(dir); err != nil {
 			return nil, fmt.Errorf("open node: %w", err)
 		}

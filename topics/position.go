@@ -33,7 +33,9 @@ type Nanos int64
 
 // After is n plus d, or the last point in time there is. A negative d counts as
 // none. Clients name durations, so a sum may be anything.
-func (n Nanos) After(d time.Duration) Nanos { return n + min(Nanos(max(d, 0)), math.MaxInt64-max(n, 0)) }
+func (n Nanos) After(d time.Duration) Nanos {
+	return n + min(Nanos(max(d, 0)), math.MaxInt64-max(n, 0))
+}
 
 // NanosOf is t, or the nearest point in time there is: clients name years that
 // time.Time.UnixNano has no answer for.

@@ -13,8 +13,13 @@ func TestTimesThatClientsName(t *testing.T) {
 		d    time.Duration
 		want Nanos
 	}{
-		{5, 3, 8}, {5, -3, 5}, {5, math.MaxInt64, math.MaxInt64}, {math.MaxInt64, 1, math.MaxInt64},
-		{-5, math.MaxInt64, math.MaxInt64 - 5}, {math.MinInt64, 1, math.MinInt64 + 1}, {0, math.MinInt64, 0},
+		{5, 3, 8},
+		{5, -3, 5},
+		{5, math.MaxInt64, math.MaxInt64},
+		{math.MaxInt64, 1, math.MaxInt64},
+		{-5, math.MaxInt64, math.MaxInt64 - 5},
+		{math.MinInt64, 1, math.MinInt64 + 1},
+		{0, math.MinInt64, 0},
 	} {
 		if got := c.n.After(c.d); got != c.want {
 			t.Errorf("%d after %d: %d, want %d", c.d, c.n, got, c.want)

@@ -31,7 +31,7 @@ type Options struct {
 	Now       func() time.Time // default time.Now
 	// MayKeep tells whether an account may have topics; nil: all may.
 	MayKeep func(account string) bool
-	Log       *slog.Logger     // default: discards
+	Log     *slog.Logger // default: discards
 }
 
 // The bounds of the service.

@@ -15,8 +15,15 @@ const (
 // chunkSizes are the sizes the pool keeps, and how many of each; what is more
 // or larger is left to the garbage collector. The largest are read buffers.
 var chunkSizes = [...]struct{ size, most int }{
-	{smallChunk, 4096}, {8 << 10, 256}, {largeChunk, 1024}, {64 << 10, 128},
-	{128 << 10, 64}, {256 << 10, 64}, {512 << 10, 16}, {1 << 20, 8}, {2 << 20, 4},
+	{smallChunk, 4096},
+	{8 << 10, 256},
+	{largeChunk, 1024},
+	{64 << 10, 128},
+	{128 << 10, 64},
+	{256 << 10, 64},
+	{512 << 10, 16},
+	{1 << 20, 8},
+	{2 << 20, 4},
 }
 
 // chunk is a piece of memory for bytes on their way. Its holder writes to it

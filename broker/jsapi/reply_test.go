@@ -32,33 +32,57 @@ func TestRepliesAreWhatClientsRead(t *testing.T) {
 		reply any
 		want  string
 	}{
-		{&StreamCreateReply{Reply: Head("stream_create_response"), StreamInfo: info, DidCreate: true},
-			`{"type":"io.nats.jetstream.api.v1.stream_create_response","config":` + cfgJSON + `,"created":"2026-11-30T12:46:06.894456381Z","state":` + stateJSON + `,"ts":"2026-11-30T12:46:06.894456381Z","did_create":true}`},
-		{&StreamInfoReply{Reply: Head("stream_info_response"), StreamInfo: info},
-			`{"type":"io.nats.jetstream.api.v1.stream_info_response","total":0,"offset":0,"limit":0,"config":` + cfgJSON + `,"created":"2026-11-30T12:46:06.894456381Z","state":` + stateJSON + `,"ts":"2026-11-30T12:46:06.894456381Z"}`},
-		{&StreamNamesReply{Reply: Head("stream_names_response"), Page: Page{Limit: NamesLimit}},
-			`{"type":"io.nats.jetstream.api.v1.stream_names_response","total":0,"offset":0,"limit":1024,"streams":null}`},
-		{&StreamListReply{Reply: Head("stream_list_response"), Page: Page{Limit: ListLimit}, Streams: []*StreamInfo{}},
-			`{"type":"io.nats.jetstream.api.v1.stream_list_response","total":0,"offset":0,"limit":256,"streams":[]}`},
-		{&ConsumerNamesReply{Reply: Head("consumer_names_response"), Page: Page{Limit: NamesLimit}, Consumers: []string{}},
-			`{"type":"io.nats.jetstream.api.v1.consumer_names_response","total":0,"offset":0,"limit":1024,"consumers":[]}`},
-		{&SuccessReply{Reply: Head("stream_delete_response"), Success: true},
-			`{"type":"io.nats.jetstream.api.v1.stream_delete_response","success":true}`},
-		{&PurgeReply{SuccessReply{Head("stream_purge_response"), true}, 0},
-			`{"type":"io.nats.jetstream.api.v1.stream_purge_response","success":true,"purged":0}`},
-		{&Reply{Type: TypeOf("stream_info_response"), Error: ErrorOf(ErrStreamNotFound)},
-			`{"type":"io.nats.jetstream.api.v1.stream_info_response","error":{"code":404,"err_code":10059,"description":"stream not found"}}`},
-		{&MsgGetReply{Head("stream_msg_get_response"), &StoredMessage{Subject: "u.1", Sequence: 1, Data: []byte("one"), Time: at}},
-			`{"type":"io.nats.jetstream.api.v1.stream_msg_get_response","message":{"subject":"u.1","seq":1,"data":"b25l","time":"2026-11-30T12:46:06.894456381Z"}}`},
-		{&ConsumerInfoReply{Head("consumer_info_response"), &ConsumerInfo{Stream: "A", Name: "c", Created: at, Config: ccfg, Time: at}},
+		{
+			&StreamCreateReply{Reply: Head("stream_create_response"), StreamInfo: info, DidCreate: true},
+			`{"type":"io.nats.jetstream.api.v1.stream_create_response","config":` + cfgJSON + `,"created":"2026-11-30T12:46:06.894456381Z","state":` + stateJSON + `,"ts":"2026-11-30T12:46:06.894456381Z","did_create":true}`,
+		},
+		{
+			&StreamInfoReply{Reply: Head("stream_info_response"), StreamInfo: info},
+			`{"type":"io.nats.jetstream.api.v1.stream_info_response","total":0,"offset":0,"limit":0,"config":` + cfgJSON + `,"created":"2026-11-30T12:46:06.894456381Z","state":` + stateJSON + `,"ts":"2026-11-30T12:46:06.894456381Z"}`,
+		},
+		{
+			&StreamNamesReply{Reply: Head("stream_names_response"), Page: Page{Limit: NamesLimit}},
+			`{"type":"io.nats.jetstream.api.v1.stream_names_response","total":0,"offset":0,"limit":1024,"streams":null}`,
+		},
+		{
+			&StreamListReply{Reply: Head("stream_list_response"), Page: Page{Limit: ListLimit}, Streams: []*StreamInfo{}},
+			`{"type":"io.nats.jetstream.api.v1.stream_list_response","total":0,"offset":0,"limit":256,"streams":[]}`,
+		},
+		{
+			&ConsumerNamesReply{Reply: Head("consumer_names_response"), Page: Page{Limit: NamesLimit}, Consumers: []string{}},
+			`{"type":"io.nats.jetstream.api.v1.consumer_names_response","total":0,"offset":0,"limit":1024,"consumers":[]}`,
+		},
+		{
+			&SuccessReply{Reply: Head("stream_delete_response"), Success: true},
+			`{"type":"io.nats.jetstream.api.v1.stream_delete_response","success":true}`,
+		},
+		{
+			&PurgeReply{SuccessReply{Head("stream_purge_response"), true}, 0},
+			`{"type":"io.nats.jetstream.api.v1.stream_purge_response","success":true,"purged":0}`,
+		},
+		{
+			&Reply{Type: TypeOf("stream_info_response"), Error: ErrorOf(ErrStreamNotFound)},
+			`{"type":"io.nats.jetstream.api.v1.stream_info_response","error":{"code":404,"err_code":10059,"description":"stream not found"}}`,
+		},
+		{
+			&MsgGetReply{Head("stream_msg_get_response"), &StoredMessage{Subject: "u.1", Sequence: 1, Data: []byte("one"), Time: at}},
+			`{"type":"io.nats.jetstream.api.v1.stream_msg_get_response","message":{"subject":"u.1","seq":1,"data":"b25l","time":"2026-11-30T12:46:06.894456381Z"}}`,
+		},
+		{
+			&ConsumerInfoReply{Head("consumer_info_response"), &ConsumerInfo{Stream: "A", Name: "c", Created: at, Config: ccfg, Time: at}},
 			`{"type":"io.nats.jetstream.api.v1.consumer_info_response","stream_name":"A","name":"c","created":"2026-11-30T12:46:06.894456381Z",` +
 				`"config":{"durable_name":"c","name":"c","deliver_policy":"all","ack_policy":"explicit","ack_wait":30000000000,"max_deliver":-1,"replay_policy":"instant","max_waiting":512,"max_ack_pending":1000,"num_replicas":0,"metadata":{"_nats.req.level":"0"}},` +
-				`"delivered":{"consumer_seq":0,"stream_seq":0},"ack_floor":{"consumer_seq":0,"stream_seq":0},"num_ack_pending":0,"num_redelivered":0,"num_waiting":0,"num_pending":0,"ts":"2026-11-30T12:46:06.894456381Z"}`},
-		{&PauseReply{Reply: Head("consumer_pause_response")},
-			`{"type":"io.nats.jetstream.api.v1.consumer_pause_response","paused":false,"pause_until":"0001-01-01T00:00:00Z"}`},
-		{&AccountInfoReply{Head("account_info_response"), &AccountInfo{Limits: Unlimited(), API: APIStats{Level: Level}}},
+				`"delivered":{"consumer_seq":0,"stream_seq":0},"ack_floor":{"consumer_seq":0,"stream_seq":0},"num_ack_pending":0,"num_redelivered":0,"num_waiting":0,"num_pending":0,"ts":"2026-11-30T12:46:06.894456381Z"}`,
+		},
+		{
+			&PauseReply{Reply: Head("consumer_pause_response")},
+			`{"type":"io.nats.jetstream.api.v1.consumer_pause_response","paused":false,"pause_until":"0001-01-01T00:00:00Z"}`,
+		},
+		{
+			&AccountInfoReply{Head("account_info_response"), &AccountInfo{Limits: Unlimited(), API: APIStats{Level: Level}}},
 			`{"type":"io.nats.jetstream.api.v1.account_info_response","memory":0,"storage":0,"reserved_memory":0,"reserved_storage":0,"streams":0,"consumers":0,` +
-				`"limits":{"max_memory":-1,"max_storage":-1,"max_streams":-1,"max_consumers":-1,"max_ack_pending":-1,"memory_max_stream_bytes":-1,"storage_max_stream_bytes":-1,"max_bytes_required":false},"api":{"level":5,"total":0,"errors":0}}`},
+				`"limits":{"max_memory":-1,"max_storage":-1,"max_streams":-1,"max_consumers":-1,"max_ack_pending":-1,"memory_max_stream_bytes":-1,"storage_max_stream_bytes":-1,"max_bytes_required":false},"api":{"level":5,"total":0,"errors":0}}`,
+		},
 	} {
 		if got := string(Marshal(tt.reply)); got != tt.want {
 			t.Errorf("%T:\n got %s\nwant %s", tt.reply, got, tt.want)

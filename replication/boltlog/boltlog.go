@@ -134,8 +134,10 @@ func (l *Log) openMarker(fsys disk.FS, dir string) error {
 // compare notices a log that has gone back behind its marker.
 func (l *Log) compare(lastIndex uint64) error {
 	if l.last.index > lastIndex {
-		return &disk.CorruptError{File: l.name, Offset: -1,
-			Reason: fmt.Sprintf("it ends at entry %d, but entry %d was acknowledged: it has gone back", lastIndex, l.last.index)}
+		return &disk.CorruptError{
+			File: l.name, Offset: -1,
+			Reason: fmt.Sprintf("it ends at entry %d, but entry %d was acknowledged: it has gone back", lastIndex, l.last.index),
+		}
 	}
 	if l.last.index == 0 {
 		return nil
@@ -144,8 +146,10 @@ func (l *Log) compare(lastIndex uint64) error {
 	if err := l.GetLog(l.last.index, &e); err != nil && !errors.Is(err, raft.ErrLogNotFound) {
 		return err
 	} else if err == nil && e.Term != l.last.term {
-		return &disk.CorruptError{File: l.name, Offset: -1,
-			Reason: fmt.Sprintf("entry %d is of term %d, but one of term %d was acknowledged: it has gone back", l.last.index, e.Term, l.last.term)}
+		return &disk.CorruptError{
+			File: l.name, Offset: -1,
+			Reason: fmt.Sprintf("entry %d is of term %d, but one of term %d was acknowledged: it has gone back", l.last.index, e.Term, l.last.term),
+		}
 	}
 	return nil
 }

@@ -148,8 +148,10 @@ func (l *Log) replay(seg *segment, last bool, acked position) error {
 				before = s
 			}
 		}
-		return &disk.CorruptError{File: before.name, Offset: int64(l.end.offset),
-			Reason: fmt.Sprintf("the records end here; the next segment says they go on to %d", seg.head.prevEnd)}
+		return &disk.CorruptError{
+			File: before.name, Offset: int64(l.end.offset),
+			Reason: fmt.Sprintf("the records end here; the next segment says they go on to %d", seg.head.prevEnd),
+		}
 	}
 	win := window{file: seg.file, size: seg.size}
 	l.end.segment, l.end.offset, l.end.chain = seg.head.number, segmentHeader, seg.head.crc

@@ -168,8 +168,10 @@ func (w *blockBuilder) place(name []byte, i uint32) uint16 {
 
 func (w *blockBuilder) reset() {
 	b := &w.block
-	*b = Block{Subjects: b.Subjects[:0], seqs: b.seqs[:0], offsets: b.offsets[:0], headers: b.headers[:0],
-		subjects: b.subjects[:0], starts: b.starts[:0], times: b.times[:0], expires: b.expires[:0]}
+	*b = Block{
+		Subjects: b.Subjects[:0], seqs: b.seqs[:0], offsets: b.offsets[:0], headers: b.headers[:0],
+		subjects: b.subjects[:0], starts: b.starts[:0], times: b.times[:0], expires: b.expires[:0],
+	}
 	w.longest, w.headers, w.expiring = 0, 0, false
 	clear(w.places)
 }

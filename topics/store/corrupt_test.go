@@ -279,8 +279,10 @@ func TestFlushWithoutSpace(t *testing.T) {
 	stalls := make(chan error, 10)
 	flushed := make(chan topics.Index, 10)
 	dir := t.TempDir()
-	s, err := Open(Options{Dir: dir, FlushInterval: time.Hour,
-		Stalled: func(err error) { stalls <- err }, Flushed: func(i topics.Index) { flushed <- i }})
+	s, err := Open(Options{
+		Dir: dir, FlushInterval: time.Hour,
+		Stalled: func(err error) { stalls <- err }, Flushed: func(i topics.Index) { flushed <- i },
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,8 +35,10 @@ var testSubjects = []string{"a", "a.b", "a.c", "b.c", "b.d.e"}
 func (w *world) options(dir string) Options {
 	// The tail keeps nothing, a little or all of what was flushed.
 	kept := rapid.SampledFrom([]int64{0, 3 << 10, 12 << 10, 1 << 20}).Draw(w.t, "kept")
-	return Options{Dir: dir, TailBytes: 1<<20 + kept, FlushBytes: 1 << 20, FlushInterval: time.Hour, CacheBytes: 16 << 10,
-		Fatal: func(err error) { panic(err) }}
+	return Options{
+		Dir: dir, TailBytes: 1<<20 + kept, FlushBytes: 1 << 20, FlushInterval: time.Hour, CacheBytes: 16 << 10,
+		Fatal: func(err error) { panic(err) },
+	}
 }
 
 func (w *world) open() {
@@ -219,8 +221,10 @@ func (w *world) checkTopic(tp *Topic, m *model) {
 	for _, msg := range m.msgs {
 		subjects[msg.Subject]++
 	}
-	want := topics.State{Messages: uint64(len(m.msgs)), Bytes: m.bytes(), First: m.first(), Last: m.last,
-		Subjects: len(subjects), FirstTime: st.FirstTime, LastTime: st.LastTime, Consumers: st.Consumers}
+	want := topics.State{
+		Messages: uint64(len(m.msgs)), Bytes: m.bytes(), First: m.first(), Last: m.last,
+		Subjects: len(subjects), FirstTime: st.FirstTime, LastTime: st.LastTime, Consumers: st.Consumers,
+	}
 	want.Deleted = uint64(m.last+1-m.first()) - want.Messages
 	if len(m.msgs) > 0 {
 		want.FirstTime = m.msgs[0].Time

@@ -98,9 +98,11 @@ func TestRetentionByConsumers(t *testing.T) {
 				id := rapid.SampledFrom([]topics.TopicID{queue, interest}).Draw(rt, "topic")
 				w.consumer++
 				name := fmt.Sprint("c", w.consumer)
-				cfg := topics.ConsumerConfig{Durable: name, AckPolicy: topics.AckExplicit, MaxDeliver: -1, MaxAckPending: -1,
+				cfg := topics.ConsumerConfig{
+					Durable: name, AckPolicy: topics.AckExplicit, MaxDeliver: -1, MaxAckPending: -1,
 					DeliverPolicy: topics.DeliverAll, AckWait: 30 * time.Second,
-					FilterSubject: rapid.SampledFrom(filters).Draw(rt, "filter")}
+					FilterSubject: rapid.SampledFrom(filters).Draw(rt, "filter"),
+				}
 				if id == interest && rapid.Bool().Draw(rt, "new") {
 					cfg.DeliverPolicy = topics.DeliverNew
 				}

@@ -23,8 +23,16 @@ func TestMatch(t *testing.T) {
 		pattern, subject string
 		want             bool
 	}{
-		{"a", "a", true}, {"a", "b", false}, {"a.*", "a.b", true}, {"a.*", "a", false}, {"a.*", "a.b.c", false},
-		{"a.>", "a.b.c", true}, {"a.>", "a", false}, {">", "a.b", true}, {"*.b", "a.b", true}, {"*.b", "a.c", false},
+		{"a", "a", true},
+		{"a", "b", false},
+		{"a.*", "a.b", true},
+		{"a.*", "a", false},
+		{"a.*", "a.b.c", false},
+		{"a.>", "a.b.c", true},
+		{"a.>", "a", false},
+		{">", "a.b", true},
+		{"*.b", "a.b", true},
+		{"*.b", "a.c", false},
 	} {
 		if got := Match(c.pattern, c.subject); got != c.want {
 			t.Errorf("Match(%q, %q) = %t", c.pattern, c.subject, got)

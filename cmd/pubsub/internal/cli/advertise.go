@@ -120,8 +120,15 @@ func (f *advertiseFlags) advertisement(cmd *cobra.Command, args []string) (clien
 		from string
 		to   *string
 	}{
-		{f.subject, &ad.Subject}, {f.summary, &ad.Summary}, {f.kind, &ad.Kind}, {f.role, &ad.Role}, {f.contentType, &ad.ContentType},
-		{f.team, &ad.Owner.Team}, {f.service, &ad.Owner.Service}, {f.contact, &ad.Owner.Contact}, {f.lease, &ad.Lease.Mode},
+		{f.subject, &ad.Subject},
+		{f.summary, &ad.Summary},
+		{f.kind, &ad.Kind},
+		{f.role, &ad.Role},
+		{f.contentType, &ad.ContentType},
+		{f.team, &ad.Owner.Team},
+		{f.service, &ad.Owner.Service},
+		{f.contact, &ad.Owner.Contact},
+		{f.lease, &ad.Lease.Mode},
 	} {
 		if row.from != "" {
 			*row.to = row.from

@@ -425,8 +425,14 @@ func TestCompletion(t *testing.T) {
 		}
 	}
 	for _, c := range []struct{ args, want string }{
-		{"topic info |", "orders"}, {"consumer info orders |", "billing"}, {"sub |", "quakes.*"}, {"sub |", "orders.>"},
-		{"discover |", "quakes"}, {"topic ls -o |", "ndjson"}, {"advertise withdraw |", "quakes"}, {"topic |", "create"},
+		{"topic info |", "orders"},
+		{"consumer info orders |", "billing"},
+		{"sub |", "quakes.*"},
+		{"sub |", "orders.>"},
+		{"discover |", "quakes"},
+		{"topic ls -o |", "ndjson"},
+		{"advertise withdraw |", "quakes"},
+		{"topic |", "create"},
 	} {
 		out := w.must(append([]string{"__complete"}, strings.Split(strings.ReplaceAll(c.args, "|", ""), " ")...)...)
 		if !strings.Contains(out, c.want) {

@@ -92,11 +92,18 @@ func consumerPairs(i *client.ConsumerInfo) [][2]string {
 		kind = "push to " + i.Config.DeliverSubject
 	}
 	pairs := [][2]string{
-		{"name", i.Name}, {"topic", i.Stream}, {"kind", kind}, {"filter", filters(i.Config)},
-		{"pending", ui.Count(i.NumPending)}, {"unacknowledged", ui.Count(i.NumAckPending)}, {"redelivered", ui.Count(i.NumRedelivered)},
+		{"name", i.Name},
+		{"topic", i.Stream},
+		{"kind", kind},
+		{"filter", filters(i.Config)},
+		{"pending", ui.Count(i.NumPending)},
+		{"unacknowledged", ui.Count(i.NumAckPending)},
+		{"redelivered", ui.Count(i.NumRedelivered)},
 		{"waiting requests", ui.Count(i.NumWaiting)},
-		{"delivered up to", fmt.Sprint(i.Delivered.Stream)}, {"acknowledged up to", fmt.Sprint(i.AckFloor.Stream)},
-		{"acknowledging", acking(i.Config)}, {"ack wait", ui.Duration(i.Config.AckWait)},
+		{"delivered up to", fmt.Sprint(i.Delivered.Stream)},
+		{"acknowledged up to", fmt.Sprint(i.AckFloor.Stream)},
+		{"acknowledging", acking(i.Config)},
+		{"ack wait", ui.Duration(i.Config.AckWait)},
 		{"created", i.Created.UTC().Format(time.RFC3339)},
 	}
 	if i.Config.Description != "" {

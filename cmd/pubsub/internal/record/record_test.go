@@ -65,8 +65,11 @@ func TestLines(t *testing.T) {
 		{"spaced json", Message{Subject: "a", Payload: []byte(`{"b": 1}`)}, `{"subject":"a","payload":"{\"b\": 1}"}`},
 		{"a number is text", Message{Subject: "a", Payload: []byte(`12`)}, `{"subject":"a","payload":"12"}`},
 		{"binary", Message{Subject: "a", Payload: []byte{0xff, 0}}, `{"subject":"a","payload_base64":"/wA="}`},
-		{"headers keep case and repeats", Message{Subject: "a", Headers: map[string][]string{"k": {"1", "2"}, "K": {"3"}}},
-			`{"subject":"a","headers":{"K":["3"],"k":["1","2"]},"payload":""}`},
+		{
+			"headers keep case and repeats",
+			Message{Subject: "a", Headers: map[string][]string{"k": {"1", "2"}, "K": {"3"}}},
+			`{"subject":"a","headers":{"K":["3"],"k":["1","2"]},"payload":""}`,
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := Append(nil, c.m)

@@ -75,7 +75,7 @@ func failed(op, target string, err error) error {
 	if errors.As(err, &already) {
 		return err
 	}
-	kind, code := classify(err)
+	code, kind := classify(err)
 	return &Error{Op: op, Target: target, Kind: kind, Code: code, Err: err}
 }
 
@@ -85,10 +85,10 @@ func invalid(op, target, format string, args ...any) error {
 }
 
 // classify is the one place that decides which kind an error of nats.go is.
-func classify(err error) (kind error, code int) {
+func classify(err error) (code int, kind error) {
 	var api *jetstream.APIError
 	if errors.As(err, &api) {
-		return classifyCode(int(api.ErrorCode), api.Code), int(api.ErrorCode)
+		return int(api.ErrorCode), classifyCode(int(api.ErrorCode), api.Code)
 	}
 	for _, row := range []struct {
 		kind   error
@@ -106,11 +106,11 @@ func classify(err error) (kind error, code int) {
 	} {
 		for _, cause := range row.causes {
 			if errors.Is(err, cause) {
-				return row.kind, 0
+				return 0, row.kind
 			}
 		}
 	}
-	return nil, 0
+	return 0, nil
 }
 
 // classifyCode maps the broker's error codes. The ones that share a status with

@@ -30,7 +30,8 @@ func lock(dir string) (*os.File, error) {
 		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}
 	pid := strconv.Itoa(os.Getpid()) + "\n"
-	if err := f.Truncate(0); err == nil {
+	err = f.Truncate(0)
+	if err == nil {
 		_, err = f.WriteAt([]byte(pid), 0)
 	}
 	if err != nil {

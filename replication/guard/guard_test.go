@@ -65,7 +65,7 @@ func history(n, term uint64) []*raft.Log {
 
 func appendTo(t *testing.T, l *raft.InmemTransport, req raft.AppendEntriesRequest) raft.AppendEntriesResponse {
 	t.Helper()
-	req.RPCHeader, req.Leader = header(), []byte("l")
+	req.RPCHeader = header()
 	var resp raft.AppendEntriesResponse
 	if err := l.AppendEntries("f", "f", &req, &resp); err != nil {
 		t.Fatal(err)
@@ -212,7 +212,7 @@ func TestTransport695(t *testing.T) {
 		go func() {
 			var resp raft.AppendEntriesResponse
 			// A heartbeat is an append without entries, position or commit index.
-			done <- other.AppendEntries("f", trans.LocalAddr(), &raft.AppendEntriesRequest{RPCHeader: header(), Term: 1, Leader: []byte("l")}, &resp)
+			done <- other.AppendEntries("f", trans.LocalAddr(), &raft.AppendEntriesRequest{RPCHeader: header(), Term: 1}, &resp)
 		}()
 		select {
 		case err := <-done:

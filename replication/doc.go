@@ -24,7 +24,7 @@
 // Files, below Config.Dir:
 //
 //	LOCK                 held while a process has the node open; its pid
-//	NODE                 the identity of the node
+//	NODE                 the identity of the node, with a checksum
 //	meta/                group 0: log.bolt and its marker
 //	wal/                 segments and marker of the shared log
 //	stable/<group>       term and vote

@@ -30,6 +30,7 @@ type Group struct {
 	closers   []io.Closer
 	notify    chan bool // raft's leadership changes, every one
 	changes   chan bool // latest value
+	inherited uint64    // last entry for the machine that was in the log at the start
 
 	wanted    chan struct{} // a snapshot is wanted
 	more      chan struct{} // something waits in queue

@@ -1,9 +1,11 @@
 package replication
 
 import (
+	"bytes"
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -64,13 +66,16 @@ func Open(cfg Config) (*Node, error) {
 	return n, nil
 }
 
-// identify settles the node's name: it is written down once, because logs and
-// votes are bound to it.
+// identify settles the node's name: it is written down once, before anything else,
+// because logs and votes are bound to it.
 func (n *Node) identify() error {
 	fsys, name := n.cfg.FS, filepath.Join(n.cfg.Dir, "NODE")
 	b, err := disk.ReadFile(fsys, name)
 	if err == nil {
-		id := strings.TrimSpace(string(b))
+		id, err := parseIdentity(name, b)
+		if err != nil {
+			return fmt.Errorf("open node: %w", err)
+		}
 		if n.cfg.NodeID != "" && n.cfg.NodeID != id {
 			return fmt.Errorf("open node %s: the directory belongs to node %q, not %q", n.cfg.Dir, id, n.cfg.NodeID)
 		}
@@ -79,6 +84,15 @@ func (n *Node) identify() error {
 	}
 	if !disk.IsMissing(err) {
 		return fmt.Errorf("open node: %w", err)
+	}
+	for _, dir := range []string{"meta", "wal", "stable"} {
+		files, err := fsys.List(filepath.Join(n.cfg.Dir, dir))
+		if err != nil {
+			return fmt.Errorf("open node: %w", err)
+		}
+		if len(files) > 0 {
+			return fmt.Errorf("open node: %w", &CorruptError{File: name, Offset: -1, Reason: "the file is missing, though the node has a log or votes; restore it from a backup"})
+		}
 	}
 	if n.cfg.NodeID == "" {
 		n.cfg.NodeID = rand.Text()
@@ -90,7 +104,7 @@ func (n *Node) identify() error {
 	if err != nil {
 		return fmt.Errorf("open node: %w", err)
 	}
-	if _, err = f.WriteAt([]byte(n.cfg.NodeID+"\n"), 0); err == nil {
+	if _, err = f.WriteAt(appendIdentity(nil, n.cfg.NodeID), 0); err == nil {
 		err = f.Datasync()
 	}
 	if err = errors.Join(err, f.Close()); err == nil {
@@ -100,6 +114,23 @@ func (n *Node) identify() error {
 		return fmt.Errorf("write the node's name: %w", err)
 	}
 	return nil
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// appendIdentity appends what the NODE file says: the node's name in a line, and in
+// a second line the CRC-32C of the first, with its end, in hexadecimal digits.
+func appendIdentity(dst []byte, id string) []byte {
+	line := id + "\n"
+	return fmt.Appendf(dst, "%s%08x\n", line, crc32.Checksum([]byte(line), castagnoli))
+}
+
+func parseIdentity(name string, b []byte) (string, error) {
+	id, _, _ := strings.Cut(string(b), "\n")
+	if !bytes.Equal(b, appendIdentity(nil, id)) {
+		return "", &CorruptError{File: name, Offset: -1, Reason: "the node's name and its checksum don't fit; restore the file from a backup"}
+	}
+	return id, nil
 }
 
 // ID returns the node's identity.

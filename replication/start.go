@@ -142,13 +142,16 @@ func (g *Group) settle(loop *guard.Loopback) error {
 	for _, s := range conf.Configuration().Servers {
 		alone = alone && s.ID == raft.ServerID(g.node.cfg.NodeID)
 	}
-	if alone && g.node.cfg.Transport == nil {
+	alone = alone && g.node.cfg.Transport == nil
+	if alone {
 		loop.Campaign()
 	}
 	poll := time.NewTicker(time.Millisecond)
 	defer poll.Stop()
 	for {
-		if g.raft.State() == raft.Leader {
+		if alone && g.raft.State() == raft.Leader {
+			return g.awaitLead(deadline.C)
+		} else if g.raft.State() == raft.Leader {
 			err := g.raft.Barrier(0).Error()
 			if err == nil {
 				return g.awaitLead(deadline.C)
@@ -167,12 +170,15 @@ func (g *Group) settle(loop *guard.Loopback) error {
 	}
 }
 
-// awaitLead waits until the watcher has seen that this node leads.
+// awaitLead waits until the watcher has seen that this node leads and the state
+// machine has what was in the log before. With one voter that needs no barrier: the
+// first entry of the leader's term commits all of it, and one sync of the log is
+// spared at every start.
 func (g *Group) awaitLead(deadline <-chan time.Time) error {
 	poll := time.NewTicker(100 * time.Microsecond)
 	defer poll.Stop()
 	for {
-		if _, leads := g.Leader(); leads {
+		if _, leads := g.Leader(); leads && g.applied.Load() >= g.inherited {
 			return nil
 		}
 		select {
@@ -238,6 +244,22 @@ func (g *Group) rebuild(sm StateMachine, votes *stable.Store) error {
 		}
 	}
 	g.applied.Store(applied)
+	return g.inherit(applied, last)
+}
+
+// inherit notes the last entry of the log that the state machine has to get before
+// Start may return.
+func (g *Group) inherit(applied, last uint64) error {
+	for i := last; i > applied; i-- {
+		var l raft.Log
+		if err := g.logs.GetLog(i, &l); err != nil {
+			return fmt.Errorf("read entry %d of the log: %w", i, err)
+		}
+		if l.Type == raft.LogCommand {
+			g.inherited = i
+			return nil
+		}
+	}
 	return nil
 }
 

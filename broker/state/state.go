@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -90,15 +91,22 @@ func (s *State) open() (err error) {
 	s.o.NodeID = s.node.ID()
 	s.o.ServerName = cmp.Or(s.o.ServerName, s.o.NodeID)
 	s.catalogue = &catalogueMachine{fatal: s.fail, told: s.advertisementChanged, c: catalogue.New()}
-	if s.meta, err = s.node.Start(topics.CatalogueGroup, s.catalogue); err != nil {
-		return fmt.Errorf("start the catalogue: %w", err)
-	}
-	for i := range s.o.Groups {
-		if err := s.openGroup(topics.GroupID(i + 1)); err != nil {
-			return err
+	// Side by side: opening waits for the disk most of the time.
+	errs := make([]error, s.o.Groups+1)
+	s.groups = make([]*Group, s.o.Groups)
+	var opening sync.WaitGroup
+	opening.Go(func() {
+		var err error
+		if s.meta, err = s.node.Start(topics.CatalogueGroup, s.catalogue); err != nil {
+			errs[0] = fmt.Errorf("start the catalogue: %w", err)
 		}
+	})
+	for i := range s.groups {
+		opening.Go(func() { errs[i+1] = s.openGroup(topics.GroupID(i + 1)) })
 	}
-	return nil
+	opening.Wait()
+	s.groups = slices.DeleteFunc(s.groups, func(g *Group) bool { return g == nil })
+	return errors.Join(errs...)
 }
 
 func (s *State) openGroup(id topics.GroupID) error {
@@ -130,7 +138,7 @@ func (s *State) openGroup(id topics.GroupID) error {
 		}
 	}
 	g.queue.start()
-	s.groups = append(s.groups, g)
+	s.groups[id-1] = g
 	g.data.Topics(func(t *store.Topic) bool {
 		s.topics.add(newTopic(g, t))
 		return true

@@ -2,6 +2,7 @@ package jetstream
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/heraldmq/herald/broker/jsapi"
@@ -84,6 +85,46 @@ func streamSources(c *topics.Config, env *environment, _ bool) *topics.Fault {
 		}
 	}
 	return nil
+}
+
+// streamCycle refuses a stream that could get a message by two ways, or its own
+// again: it follows mirrors and sources through the account's streams.
+func streamCycle(c *topics.Config, env *environment, _ bool) *topics.Fault {
+	if env.stream == nil || c.Mirror == nil && len(c.Sources) == 0 {
+		return nil
+	}
+	visited := map[string]bool{}
+	for todo := []*topics.Config{c}; len(todo) > 0; todo = todo[1:] {
+		at := todo[0]
+		visited[at.Name] = true
+		follow := func(s *topics.StreamSource, closes bool) bool {
+			switch {
+			case s == nil || s.External != nil:
+			case visited[s.Name]:
+				return !closes
+			default:
+				if next := env.stream(s.Name); next != nil {
+					todo = append(todo, next)
+				}
+			}
+			return true
+		}
+		for _, s := range at.Sources {
+			if !follow(s, overlapsAny(at.Subjects, s.FilterSubject)) {
+				return badConfig("detected cycle")
+			}
+		}
+		if !follow(at.Mirror, true) {
+			return badConfig("detected cycle")
+		}
+	}
+	return nil
+}
+
+// overlapsAny tells whether a filter may let through what subjects capture; no
+// filter lets everything through.
+func overlapsAny(subjects []string, filter string) bool {
+	return filter == "" || slices.ContainsFunc(subjects, func(s string) bool { return subject.Overlap(s, filter) })
 }
 
 func checkSource(s *topics.StreamSource, kind *sourceKind, env *environment) *topics.Fault {

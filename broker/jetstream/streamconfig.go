@@ -33,6 +33,9 @@ type environment struct {
 	limits          jsapi.AccountLimits
 	maxDuplicates   time.Duration // server's cap on duplicate_window; 0 is none
 	apiPrefixes     []string      // subjects of this account's API, for external sources
+	// stream returns the config of one of the account's streams, nil if there is
+	// none; nil where configs are checked by themselves.
+	stream func(name string) *topics.Config
 }
 
 // completeStream fills in a new stream's defaults and checks the result. It
@@ -48,7 +51,7 @@ func completeStream(c *topics.Config, env *environment, pedantic bool) *topics.F
 		return badConfig("stream metadata exceeds maximum size of %d bytes", metadataBytesMax)
 	}
 	for _, rule := range []func(*topics.Config, *environment, bool) *topics.Fault{
-		streamLimits, streamTimes, streamFlags, streamFeatures, streamMirror, streamSources,
+		streamLimits, streamTimes, streamFlags, streamFeatures, streamMirror, streamSources, streamCycle,
 		streamSubjects, streamTransform, streamRepublish, streamAccount,
 	} {
 		if f := rule(c, env, pedantic); f != nil {

@@ -71,6 +71,7 @@ func (b *Broker) openDurable() (*durable, error) {
 		Dir: filepath.Join(b.storeDir, "herald"), ServerName: b.name(o), Domain: o.JetStream.Domain,
 		Replier: func(a *front.Account) state.Replier { return a.NewPublisher() },
 		Limits:  d.limits,
+		Batches: batchLimits(&o.JetStream.Limits),
 		Log:     b.cfg.Log, Fatal: b.fail,
 	})
 	if err != nil {
@@ -126,7 +127,8 @@ func (d *durable) serve(o *config.Options) error {
 			}
 			tell()
 		},
-		OnAdvertisement: d.adverts.Changed,
+		OnBatchAbandoned: d.api.BatchAbandoned,
+		OnAdvertisement:  d.adverts.Changed,
 	})
 	if err != nil {
 		return err
@@ -134,6 +136,13 @@ func (d *durable) serve(o *config.Options) error {
 	d.adverts.Lead(d.state.IsCatalogueLeader())
 	d.api.Start()
 	return d.enable(o)
+}
+
+func batchLimits(l *config.JetStreamLimits) state.BatchLimits {
+	return state.BatchLimits{
+		AtomicPerTopic: l.BatchPerStream, AtomicTotal: l.BatchTotal, AtomicMessages: l.BatchMessages,
+		FastPerTopic: l.BatchPerStream, FastTotal: l.BatchTotal, Idle: l.BatchTimeout,
+	}
 }
 
 // consumerChange says a change in the engine's words, to which being moved is

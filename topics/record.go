@@ -8,7 +8,7 @@ import (
 // The records of a data group, beside RecordPublish. The numbers are part of
 // the log's format: never renumber, never reuse.
 //
-// Every body starts with the topic it is about (u64, little-endian); those about
+// A body starts with the topic it is about (u64, little-endian); those about
 // a consumer that exists go on with the consumer (u64). What follows belongs to
 // the kind.
 const (
@@ -27,6 +27,8 @@ const (
 	RecordStorageLimits                       // no topic; broker/state: what accounts may hold, for the rest of the entry
 	RecordConsumerPause                       // broker/state: name, until
 	RecordTopicSkip                           // broker/state: the last sequence to use up
+	RecordAtomic                              // no topic; broker/state: how many of the next records, all publishes, stand or fall together
+	RecordLink                                // no topic; broker/state: a chain of the entry; the next record, a publish, fails if one of its chain has
 )
 
 // ConsumerRecordHeader is how many bytes AppendConsumerRecord adds.

@@ -502,31 +502,6 @@ func TestThePushConsumersAnswerComesFirst(t *testing.T) {
 	}
 }
 
-func TestBatchesAreRefusedNotTakenApart(t *testing.T) {
-	nc, js := start(t, nil)
-	ctx := deadline(t)
-	s := must[jetstream.Stream](t)(js.CreateStream(ctx, jetstream.StreamConfig{
-		Name: "S", Subjects: []string{"s"}, AllowAtomicPublish: true, AllowBatchPublish: true,
-	}))
-	m := nats.NewMsg("s")
-	m.Header.Set("Nats-Batch-Id", "b")
-	m.Header.Set("Nats-Batch-Sequence", "1")
-	if _, err := js.PublishMsg(ctx, m); apiError(err) != 10174 {
-		t.Errorf("atomic batch: %v", err)
-	}
-	sub := must[*nats.Subscription](t)(nc.SubscribeSync("fast.>"))
-	if err := nc.PublishRequest("s", "fast.uuid.10.ok.1.0.$FI", nil); err != nil {
-		t.Fatal(err)
-	}
-	var r map[string]any
-	if answer := must[*nats.Msg](t)(sub.NextMsg(patience)); json.Unmarshal(answer.Data, &r) != nil || errCode(r) != 10205 {
-		t.Errorf("fast batch: %s", answer.Data)
-	}
-	if info := must[*jetstream.StreamInfo](t)(s.Info(ctx)); info.State.Msgs != 0 {
-		t.Errorf("%d messages were stored", info.State.Msgs)
-	}
-}
-
 func TestResetsStayWhereTheDeliverPolicyAllows(t *testing.T) {
 	nc, js := start(t, nil)
 	ctx := deadline(t)

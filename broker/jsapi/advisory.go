@@ -113,3 +113,14 @@ type SnapshotComplete struct {
 	Client *ClientInfo `json:"client"`
 	Domain string      `json:"domain,omitempty"`
 }
+
+// BatchAbandoned tells that an atomic batch was given up: Reason is "timeout",
+// "large" or "incomplete".
+type BatchAbandoned struct {
+	Event
+	Account string `json:"account,omitempty"`
+	Stream  string `json:"stream"`
+	Domain  string `json:"domain,omitempty"`
+	Batch   string `json:"batch"`
+	Reason  string `json:"reason"`
+}

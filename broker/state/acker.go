@@ -90,22 +90,25 @@ func (a *acker) ackAll(b *batch, res *results) {
 	)
 	for i := range b.waits {
 		w := &b.waits[i]
-		if w.done != nil {
+		if w.done != nil || w.fast != nil {
 			continue
 		}
 		if to == nil || w.account != account {
 			account, to = w.account, a.of(w.account)
 		}
 		reply := replies[w.reply : w.reply+w.length]
-		r := &topics.PublishResult{Fault: w.fault}
-		if w.fault == nil {
-			r = &res.publishes[w.publish]
-		}
+		r := &res.publishes[w.publish]
 		if r.Fault != nil && r.Fault.ErrCode == faultTopicNotFound.ErrCode {
 			to.Deliver(reply, reply, "", noResponders, nil)
 			continue
 		}
+		if w.batch != nil {
+			r.Value = "" // that of its last message says nothing about the batch
+		}
 		a.scratch = appendPubAck(a.scratch[:0], w.topic, a.domain, r)
+		if w.batch != nil && r.Fault == nil {
+			a.scratch = appendBatchAck(a.scratch, w.batch)
+		}
 		to.Deliver(reply, reply, "", nil, a.scratch)
 	}
 }
@@ -119,7 +122,7 @@ func (a *acker) refuseAll(b *batch, f *topics.Fault) {
 	replies := string(b.replies)
 	for i := range b.waits {
 		w := &b.waits[i]
-		if w.done != nil {
+		if w.done != nil || w.fast != nil {
 			continue
 		}
 		to, reply := a.of(w.account), replies[w.reply:w.reply+w.length]
@@ -157,13 +160,8 @@ func (a *acker) of(account *front.Account) Replier {
 //	{"error":{"code":C,"err_code":E,"description":"…"},"stream":"S","seq":0}
 func appendPubAck(dst []byte, t *Topic, domain string, r *topics.PublishResult) []byte {
 	if r.Fault != nil {
-		dst = append(dst, `{"error":{"code":`...)
-		dst = strconv.AppendInt(dst, int64(r.Fault.Status), 10)
-		dst = append(dst, `,"err_code":`...)
-		dst = strconv.AppendUint(dst, uint64(r.Fault.ErrCode), 10)
-		dst = append(dst, `,"description":`...)
-		dst = appendQuoted(dst, r.Fault.Text)
-		dst = append(dst, `},`...)
+		dst = appendFault(append(dst, `{"error":`...), r.Fault)
+		dst = append(dst, ',')
 		dst = append(dst, t.ackHead[1:]...)
 		return append(dst, `0}`...)
 	}
@@ -181,6 +179,21 @@ func appendPubAck(dst []byte, t *Topic, domain string, r *topics.PublishResult) 
 		dst = appendQuoted(dst, r.Value)
 	}
 	return append(dst, '}')
+}
+
+// appendFault appends a fault as clients read it.
+func appendFault(dst []byte, f *topics.Fault) []byte {
+	dst = strconv.AppendInt(append(dst, `{"code":`...), int64(f.Status), 10)
+	dst = strconv.AppendUint(append(dst, `,"err_code":`...), uint64(f.ErrCode), 10)
+	return append(appendQuoted(append(dst, `,"description":`...), f.Text), '}')
+}
+
+// appendBatchAck makes the PubAck at the end of dst that of a batch.
+func appendBatchAck(dst []byte, ack *batchAck) []byte {
+	dst = append(dst[:len(dst)-1], `,"batch":`...)
+	dst = appendQuoted(dst, ack.id)
+	dst = append(dst, `,"count":`...)
+	return append(strconv.AppendUint(dst, ack.count, 10), '}')
 }
 
 // ackHead is how a topic's PubAcks begin.

@@ -38,13 +38,17 @@ type batch struct {
 	echoes    []echo                        // publishes to tell on another subject
 	proposal  proposal
 	time      topics.Nanos // of the entry
+	chains    uint32       // fast batches that have messages in it which must not overtake a failure
+	fasts     int          // waits that are of fast batches
 }
 
 // wait is a publisher waiting for its PubAck, or somebody of this node who gets
 // the result itself.
 type wait struct {
 	done    func(topics.PublishResult, error)
-	fault   *topics.Fault // refused before it was proposed
+	batch   *batchAck // it commits an atomic batch
+	fast    *fast     // it is a message of this fast batch, which answers
+	place   uint64    // of the message in the fast batch
 	topic   *Topic
 	account *front.Account
 	publish uint32 // which publish of the entry, from 0
@@ -54,11 +58,24 @@ type wait struct {
 
 func (b *batch) empty() bool { return b.records == 0 }
 
+// wait notes somebody who wants a PubAck on a reply subject.
+func (b *batch) wait(w wait, reply []byte) {
+	w.reply, w.length = uint32(len(b.replies)), uint32(len(reply))
+	b.replies = append(b.replies, reply...)
+	b.waits = append(b.waits, w)
+}
+
+// bufferKept is the largest buffer a batch keeps for the next one.
+const bufferKept = 8 << 20
+
 func (b *batch) reset() {
 	clear(b.submits)
 	clear(b.waits)
 	clear(b.settled)
 	clear(b.echoes)
+	if cap(b.buf) > bufferKept {
+		b.buf = nil
+	}
 	*b = batch{
 		buf: topics.AppendEntryHeader(b.buf[:0], 0), limited: b.limited[:0],
 		submits: b.submits[:0], waits: b.waits[:0], replies: b.replies[:0],
@@ -100,6 +117,15 @@ type queue struct {
 	last     topics.Nanos       // time of the last entry proposed
 	full     bool               // what pressed said last
 	closed   bool
+	serial   uint64 // counts the batches proposed
+	staging  staging
+	fasts    fastBatches
+	tells    []told      // to be sent once mu is free
+	gone     []abandoned // to be told by the sweeper
+	teller   teller
+	swept    chan struct{} // holds one: the sweeper has something to look at
+	onGone   func(t *Topic, id, why string)
+	domain   string
 }
 
 const submitBoundFactor = 16
@@ -108,6 +134,7 @@ func newQueue(q *queue) *queue {
 	q.room.L = &q.mu
 	q.sent = make(chan *batch, q.most+1)
 	q.finished = make(chan struct{})
+	q.swept = make(chan struct{}, 1)
 	q.open = &batch{}
 	q.open.reset()
 	return q
@@ -142,15 +169,20 @@ func (q *queue) stop() {
 	<-q.finished
 }
 
-// fastBatch ends the reply subjects of a fast batch, whose publishers expect
-// other answers than PubAcks. They are told that there is none here.
-var fastBatch = []byte(".$FI")
-
 // capture appends publishes and waits for room first.
 func (q *queue) capture(messages []front.Captured) {
 	q.mu.Lock()
-	defer q.mu.Unlock()
-	for (len(q.open.buf) >= 2*q.cap || q.full && !q.stalled()) && !q.closed {
+	q.captureLocked(messages)
+	tells := q.tells
+	q.tells = nil
+	q.mu.Unlock()
+	if len(tells) > 0 {
+		q.teller.send(tells)
+	}
+}
+
+func (q *queue) captureLocked(messages []front.Captured) {
+	for (len(q.open.buf) >= 2*q.cap || q.fasts.held >= 2*q.cap || q.full && !q.stalled()) && !q.closed {
 		q.room.Wait()
 	}
 	if q.closed {
@@ -168,16 +200,12 @@ func (q *queue) capture(messages []front.Captured) {
 			at = t
 			q.stateLimits(b, t.account)
 		}
-		if bytes.HasSuffix(m.Reply, fastBatch) {
-			b.waits = append(b.waits, wait{
-				topic: at, account: m.Account, fault: faultBatchDisabled,
-				reply: uint32(len(b.replies)), length: uint32(len(m.Reply)),
-			})
-			b.replies = append(b.replies, m.Reply...)
-			// Answers come with an entry; this record changes nothing.
-			b.buf = topics.AppendRecord(b.buf, topics.RecordExpire, appendTopic(nil, at.id))
-			b.submits = append(b.submits, nil)
-			b.records++
+		if bytes.HasSuffix(m.Reply, fastSuffix) {
+			q.tellFault(at, m, q.fast(at, m))
+			continue
+		}
+		if id, ok := isBatched(m.Header); ok {
+			q.tellFault(at, m, q.stage(at, m, id))
 			continue
 		}
 		p := topics.Publish{Topic: m.Topic, Subject: at.mapped(m.Subject), Header: m.Header, Payload: m.Payload}
@@ -186,11 +214,7 @@ func (q *queue) capture(messages []front.Captured) {
 		}
 		b.buf = topics.AppendPublish(b.buf, &p)
 		if len(m.Reply) > 0 && !at.noAck.Load() {
-			b.waits = append(b.waits, wait{
-				topic: at, account: m.Account, publish: b.publishes,
-				reply: uint32(len(b.replies)), length: uint32(len(m.Reply)),
-			})
-			b.replies = append(b.replies, m.Reply...)
+			b.wait(wait{topic: at, account: m.Account, publish: b.publishes}, m.Reply)
 		}
 		b.publishes++
 		b.records++
@@ -255,6 +279,7 @@ func (q *queue) proposeMaybeLocked() {
 		q.open.reset()
 	}
 	entry := append([]byte(nil), b.buf...)
+	q.serial++
 	q.last = max(q.last, q.now())
 	topics.SetTime(entry, q.last)
 	b.time = q.last

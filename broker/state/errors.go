@@ -25,6 +25,26 @@ var (
 	faultMaxConsumers     = &topics.Fault{Status: 400, ErrCode: 10026, Text: "maximum consumers limit reached"}
 	faultAccountStorage   = &topics.Fault{Status: 400, ErrCode: 10002, Text: "resource limits exceeded for account"}
 	faultNoSpace          = &topics.Fault{Status: 500, ErrCode: 10047, Text: "insufficient storage resources available"}
-	faultBatchDisabled    = &topics.Fault{Status: 400, ErrCode: 10205, Text: "batch publish is disabled"}
+	faultSealed           = &topics.Fault{Status: 400, ErrCode: 10109, Text: "invalid operation on sealed stream"}
+	faultTooBig           = &topics.Fault{Status: 400, ErrCode: 10054, Text: "message size exceeds maximum allowed"}
+	faultAtomicDisabled   = &topics.Fault{Status: 400, ErrCode: 10174, Text: "atomic publish is disabled"}
+	faultAtomicSequence   = &topics.Fault{Status: 400, ErrCode: 10175, Text: "atomic publish sequence is missing"}
+	faultAtomicIncomplete = &topics.Fault{Status: 400, ErrCode: 10176, Text: "atomic publish batch is incomplete"}
+	faultAtomicID         = &topics.Fault{Status: 400, ErrCode: 10179, Text: "atomic publish batch ID is invalid"}
+	faultAtomicCommit     = &topics.Fault{Status: 400, ErrCode: 10200, Text: "atomic publish batch commit is invalid"}
+	faultAtomicInFlight   = &topics.Fault{Status: 429, ErrCode: 10210, Text: "atomic publish too many inflight"}
+	faultFastDisabled     = &topics.Fault{Status: 400, ErrCode: 10205, Text: "batch publish is disabled"}
+	faultFastPattern      = &topics.Fault{Status: 400, ErrCode: 10206, Text: "batch publish pattern is invalid"}
+	faultFastID           = &topics.Fault{Status: 400, ErrCode: 10207, Text: "batch publish ID is invalid"}
+	faultFastUnknown      = &topics.Fault{Status: 400, ErrCode: 10208, Text: "batch publish ID unknown"}
+	faultFastInFlight     = &topics.Fault{Status: 429, ErrCode: 10211, Text: "batch publish too many inflight"}
 	faultUnavailable      = &topics.Fault{Status: 503, ErrCode: 10008, Text: "JetStream system temporarily unavailable"}
 )
+
+func faultAtomicTooLarge(most int) *topics.Fault {
+	return topics.NewFault(400, 10199, "atomic publish batch is too large: %d", most)
+}
+
+// faultChain is the result of a message behind one of its fast batch that was
+// refused. Clients never see it.
+var faultChain = topics.NewFault(400, 10176, "a message before it was refused")

@@ -132,6 +132,9 @@ func (g *Group) answer(b *batch, result any, err error) {
 		err = ErrUnknown // applying it was fatal
 	}
 	g.acks.answer(b, res, err)
+	if b.fasts > 0 {
+		g.queue.fastAnswered(b, res, err)
+	}
 	if ok {
 		g.machine.pool.put(res)
 	}

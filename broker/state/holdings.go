@@ -170,7 +170,14 @@ func (m *dataMachine) deduct(a *allowance) {
 // allowed tells whether the account of a publish's topic has room for it, and
 // takes the room.
 func (m *dataMachine) allowed(p *topics.Publish) bool {
-	t := m.held.topics[p.Topic]
+	return m.room(p.Topic, int64(publishBytes(p)))
+}
+
+// publishBytes is what a publish counts for in an account's storage.
+func publishBytes(p *topics.Publish) int { return len(p.Subject) + len(p.Header) + len(p.Payload) }
+
+func (m *dataMachine) room(id topics.TopicID, size int64) bool {
+	t := m.held.topics[id]
 	if t == nil {
 		return true // the store knows what to answer
 	}
@@ -182,7 +189,6 @@ func (m *dataMachine) allowed(p *topics.Publish) bool {
 		if t.storage == topics.StoreMemory {
 			left = &a.memory
 		}
-		size := int64(len(p.Subject) + len(p.Header) + len(p.Payload))
 		switch {
 		case *left == noLimit:
 			return true

@@ -149,22 +149,55 @@ func (m *dataMachine) applyEntry(e *replication.Entry) (*results, error) {
 
 func (m *dataMachine) applyRecords(entry []byte, records int, r *results) error {
 	off := topics.EntryHeader
+	chain := uint32(0) // of the next publish; 0: none
+	var broken map[uint32]bool
 	for ; records > 0; records-- {
 		kind, body, next, err := topics.NextRecord(entry, off)
 		if err != nil {
 			return err
 		}
-		if kind == topics.RecordPublish {
+		switch kind {
+		case topics.RecordPublish:
 			p, err := topics.ParsePublish(body)
 			if err != nil {
 				return err
 			}
-			if m.limits == nil || m.allowed(&p) {
+			switch {
+			case chain != 0 && broken[chain]:
+				r.publishes = append(r.publishes, topics.PublishResult{Fault: faultChain})
+			case m.limits == nil || m.allowed(&p):
 				r.publishes = append(r.publishes, m.data.Publish(off, p))
-			} else {
+			default:
 				r.publishes = append(r.publishes, topics.PublishResult{Fault: faultAccountStorage})
 			}
-		} else {
+			if chain != 0 && r.publishes[len(r.publishes)-1].Fault != nil {
+				if broken == nil {
+					broken = map[uint32]bool{}
+				}
+				broken[chain] = true
+			}
+			chain = 0
+		case topics.RecordLink:
+			b := bodyOf(body)
+			if chain = b.u32(); b.bad {
+				return b.err(kind)
+			}
+			r.others = append(r.others, nil)
+		case topics.RecordAtomic:
+			b := bodyOf(body)
+			n := b.u32()
+			if err := b.err(kind); err != nil {
+				return err
+			}
+			if uint64(n) > uint64(records-1) {
+				return fmt.Errorf("%w: an atomic batch of %d messages in %d records", topics.ErrBadEntry, n, records)
+			}
+			r.others = append(r.others, nil)
+			if next, err = m.applyAtomic(entry, next, int(n), r); err != nil {
+				return err
+			}
+			records -= int(n)
+		default:
 			result, err := m.applyRecord(kind, body)
 			if err != nil {
 				return err
@@ -177,6 +210,45 @@ func (m *dataMachine) applyRecords(entry []byte, records int, r *results) error 
 		return fmt.Errorf("%w: %d bytes behind the last record", topics.ErrBadEntry, len(entry)-off)
 	}
 	return nil
+}
+
+// applyAtomic applies the n publishes from off on, all or none, and returns where
+// the next record is.
+func (m *dataMachine) applyAtomic(entry []byte, off, n int, r *results) (next int, err error) {
+	batch := make([]store.Batched, n)
+	size := 0
+	for i := range batch {
+		kind, body, next, err := topics.NextRecord(entry, off)
+		if err != nil {
+			return 0, err
+		}
+		if kind != topics.RecordPublish {
+			return 0, fmt.Errorf("%w: record of kind %d in an atomic batch", topics.ErrBadEntry, kind)
+		}
+		p, err := topics.ParsePublish(body)
+		if err != nil {
+			return 0, err
+		}
+		if i > 0 && p.Topic != batch[0].Publish.Topic {
+			return 0, fmt.Errorf("%w: an atomic batch for two topics", topics.ErrBadEntry)
+		}
+		batch[i] = store.Batched{Offset: off, Publish: p}
+		size += publishBytes(&p)
+		off = next
+	}
+	var stored []topics.PublishResult
+	fault := faultAccountStorage
+	if n == 0 || m.limits == nil || m.room(batch[0].Publish.Topic, int64(size)) {
+		stored, fault = m.data.PublishAtomic(batch)
+	}
+	for i := range batch {
+		result := topics.PublishResult{Fault: fault}
+		if fault == nil {
+			result = stored[i]
+		}
+		r.publishes = append(r.publishes, result)
+	}
+	return off, nil
 }
 
 // snapshotManifest is what a data group's snapshot says: the store's files hold

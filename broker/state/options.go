@@ -31,6 +31,7 @@ type Options struct {
 	TailBytes     int64         // of messages kept in memory per group; default 64 MiB
 	FlushBytes    int64         // of new messages before they go to a data file; the store's default
 	FlushInterval time.Duration // the longest a message waits for that; the store's default
+	Batches       BatchLimits   // of publishers' batches
 	BatchBytes    int           // a batch is proposed at this size even when others are in flight; default 256 KiB
 	InFlight      int           // most batches of a group in flight; default 4
 
@@ -91,6 +92,9 @@ type Hooks struct {
 	OnCatalogueLeader func(leads bool)
 	// OnConsumer: a consumer of a topic exists, has another config, or is gone.
 	OnConsumer func(t *Topic, name string, c Change)
+	// OnBatchAbandoned: an atomic batch was given up, and why ("timeout", "large",
+	// "incomplete"). It runs on a goroutine of the group's own.
+	OnBatchAbandoned func(t *Topic, id, why string)
 	// OnAdvertisement: an advertisement is new, changed, expired or withdrawn.
 	OnAdvertisement func(e catalogue.Event)
 }

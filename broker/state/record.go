@@ -23,6 +23,8 @@ import (
 //	consumer delete  topic u64, name
 //	consumer reset   topic u64, sequence u64, name
 //	consumer pause   topic u64, until i64 (ns), name
+//	atomic           count u32
+//	link             chain u32, from 1
 //	storage limits   any number of: account, file bytes i64, memory bytes i64 (0 or less: no limit)
 
 func appendTopic(dst []byte, id topics.TopicID) []byte {
@@ -93,6 +95,8 @@ func (b *body) config(cfg any) {
 	}
 	b.rest = nil
 }
+
+func bodyOf(raw []byte) body { return body{rest: raw} }
 
 // err tells what is wrong with a body of a kind, if anything is.
 func (b *body) err(kind topics.RecordKind) error {

@@ -35,7 +35,7 @@ func TestReplayGivesTheSameState(t *testing.T) {
 		defer os.RemoveAll(dir)
 		small := func(o *Options) { o.FlushBytes = 4 << 10 }
 		n := open(t, dir+"/a", small)
-		ops := rapid.SliceOfN(rapid.IntRange(0, 11), 5, 40).Draw(rt, "ops")
+		ops := rapid.SliceOfN(rapid.IntRange(0, 13), 5, 40).Draw(rt, "ops")
 		for i, op := range ops {
 			n.random(rt, i, op)
 		}
@@ -71,6 +71,7 @@ func (n *node) random(rt *rapid.T, i, op int) {
 		if rapid.Bool().Draw(rt, "queue") {
 			cfg.Retention = topics.RetainWorkQueue
 		}
+		cfg.AllowAtomic, cfg.AllowBatched, cfg.MaxMsgs, cfg.Discard = true, true, 100, topics.DiscardNew
 		_, _, err = n.CreateTopic(ctx, "A", cfg)
 	case op == 1:
 		cfg = *top.Config()
@@ -86,6 +87,29 @@ func (n *node) random(rt *rapid.T, i, op int) {
 		_, err = n.CreateConsumer(ctx, top, "c", cc)
 	case op == 6:
 		_, err = n.DeleteConsumer(ctx, top, "c")
+	case op == 7 || op == 8: // batches, some of which don't fit
+		for k := range 9 {
+			header := fmt.Sprintf("NATS/1.0\r\nNats-Batch-Id: %d\r\nNats-Batch-Sequence: %d\r\n", i, k+1)
+			reply := fmt.Sprintf("fast.%d.100.fail.%d.1.$FI", i, k+1)
+			switch {
+			case k == 0:
+				reply = strings.Replace(reply, "1.$FI", "0.$FI", 1)
+			case k == 8:
+				header += "Nats-Batch-Commit: 1\r\n"
+				reply = strings.Replace(reply, "1.$FI", "2.$FI", 1)
+			}
+			if op == 7 {
+				n.publish(top, name+".x", header+"\r\n", fmt.Sprint(i, "-", k))
+				n.ack()
+				continue
+			}
+			top.Group().Capture([]front.Captured{{
+				Topic: top.ID(), Subject: []byte(name + ".y"), Reply: []byte(reply), Payload: []byte(reply), Account: someAccount,
+			}})
+		}
+		for a := (ack{}); op == 8 && !strings.HasPrefix(a.payload, `{"stream"`) && !strings.HasPrefix(a.payload, `{"error"`); {
+			a = n.ack()
+		}
 	default:
 		for k := range 20 {
 			n.publish(top, fmt.Sprintf("%s.%d", name, k%3), "", fmt.Sprint(i, "-", k, strings.Repeat("x", 50)))

@@ -26,6 +26,7 @@ type State struct {
 	catalogue *catalogueMachine
 	groups    []*Group // groups[i] is group i+1
 	topics    registry
+	batches   batchCounts
 	settling  [64]sync.Mutex // by topic; held while a topic's steps are taken
 
 	ctx     context.Context // ends with Close
@@ -129,7 +130,10 @@ func (s *State) openGroup(id topics.GroupID) error {
 	g.expiry = newExpiry(g, s.o.Now)
 	g.queue = newQueue(&queue{
 		log: g, cap: s.o.BatchBytes, most: s.o.InFlight, now: s.o.Now, find: s.TopicByID,
-		pressed: g.pressed, stalled: g.stalled.Load, answer: g.answer,
+		pressed: g.pressed, stalled: g.stalled.Load, answer: g.answer, domain: s.o.Domain,
+		staging: staging{limits: s.o.Batches.withDefaults(), counts: &s.batches},
+		fasts:   fastBatches{limits: s.o.Batches.withDefaults(), counts: &s.batches},
+		teller:  teller{replier: s.o.Replier},
 	})
 	if s.o.Limits != nil {
 		g.queue.limits = func(account string) (storageLimit, bool) {
@@ -173,7 +177,9 @@ func (s *State) Start(h Hooks) error {
 	}
 	s.mu.Unlock()
 	for _, g := range s.groups {
+		g.queue.onGone = h.OnBatchAbandoned
 		s.running.Go(func() { g.expiry.run(s.ctx) })
+		s.running.Go(func() { g.queue.sweep(s.ctx) })
 		if err := s.forget(g); err != nil {
 			if !refused(err) {
 				return err
@@ -215,6 +221,9 @@ func (s *State) lead(g *Group, leads bool) {
 	}
 	g.leads = leads
 	g.queue.resume(topics.Nanos(g.machine.last.Load()))
+	if !leads {
+		g.queue.dropBatches()
+	}
 	g.expiry.lead(leads)
 	if s.hooks.OnLeader != nil {
 		s.hooks.OnLeader(g, leads)

@@ -41,6 +41,9 @@ var (
 	faultIncrInvalid     = topics.NewFault(400, 10171, "message counter increment is invalid")
 	faultCounterBroken   = topics.NewFault(400, 10172, "message counter is broken")
 	faultAtomicDisabled  = topics.NewFault(400, 10174, "atomic publish is disabled")
+	faultBatchIncomplete = topics.NewFault(400, 10176, "atomic publish batch is incomplete")
+	faultBatchDuplicate  = topics.NewFault(400, 10201, "atomic publish batch contains duplicate message id")
+	faultWrongLastInside = topics.NewFault(400, 10164, "wrong last sequence")
 	faultSourceHeader    = topics.NewFault(400, 10227, "message stream source header is not allowed")
 	faultSchedules       = topics.NewFault(400, 10188, "message schedules is disabled")
 	faultRollupDenied    = topics.NewFault(500, 10111, "rollup not permitted")
@@ -62,6 +65,14 @@ func faultWrongLast(last topics.Sequence) *topics.Fault {
 
 func faultWrongLastID(id string) *topics.Fault {
 	return topics.NewFault(400, 10070, "wrong last msg ID: %s", id)
+}
+
+func faultBatchHeader(name string) *topics.Fault {
+	return topics.NewFault(400, 10177, "atomic publish unsupported header used: %s", name)
+}
+
+func faultBatchRollup(value string) *topics.Fault {
+	return topics.NewFault(500, 10111, "batch rollup %s invalid", value)
 }
 
 func faultNoSequence(seq topics.Sequence) *topics.Fault {

@@ -61,7 +61,7 @@ func (t *Topic) tooBig(header, payload int) *topics.Fault {
 // publishHeaders applies a publish that has headers.
 func (t *Topic) publishHeaders(off int, p *topics.Publish) topics.PublishResult {
 	h := parseHeaders(p.Header)
-	if h.msgID != "" && t.cfg.Mirror == nil {
+	if h.msgID != "" && t.cfg.Mirror == nil && !t.checked {
 		if seq, ok := t.duplicate(h.msgID); ok {
 			return topics.PublishResult{Sequence: seq, Duplicate: true}
 		}
@@ -91,7 +91,7 @@ func (t *Topic) publishHeaders(off int, p *topics.Publish) topics.PublishResult 
 		p.Header = withHeader(p.Header, "Nats-Rollup", "sub")
 	}
 	if changed {
-		if f := t.tooBig(len(p.Header), len(p.Payload)); f != nil {
+		if f := t.tooBig(len(p.Header), len(p.Payload)); f != nil && !t.checked {
 			return topics.PublishResult{Fault: f}
 		}
 		record = func() ref { r, _ := t.s.keepMade(p); return r }
@@ -131,6 +131,10 @@ func (t *Topic) settle(p *topics.Publish, h *headers, seq topics.Sequence, ttl t
 // check makes the checks of a message with headers, deduplication excepted, and
 // returns its time to live.
 func (t *Topic) check(p *topics.Publish, h *headers) (ttl topics.Nanos, fault *topics.Fault) {
+	if t.checked {
+		ttl, _ = parseTTL(h.ttl)
+		return ttl, nil
+	}
 	sourced := p.Flags&topics.PublishSourced != 0
 	if !sourced {
 		if fault = t.checkCounter(p, h); fault != nil {
@@ -262,7 +266,7 @@ func (t *Topic) admit(p *topics.Publish, rollup string, record func() ref) (topi
 		return t.skip(), nil
 	}
 	size := t.size(len(p.Subject), len(p.Header), len(p.Payload))
-	if cfg.Discard == topics.DiscardNew {
+	if cfg.Discard == topics.DiscardNew && !t.checked {
 		if f := t.refuses(p, size, rollup); f != nil {
 			return 0, f
 		}

@@ -36,6 +36,7 @@ type Topic struct {
 	grew      bool // in s.grown
 	gone      bool // deleted
 	dirty     bool // in s.dirty
+	checked   bool // what is published has passed the checks, as part of a batch
 
 	matchMu  sync.Mutex // taken with s.mu held either way
 	matchers []*matcher

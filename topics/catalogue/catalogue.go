@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/heraldmq/herald/topics"
@@ -23,6 +24,8 @@ type Catalogue struct {
 	load     map[topics.GroupID]int // entries of topics by group
 	accounts map[string]*account
 	adverts  map[string]map[Key]*Advertisement // by account
+
+	metadata map[string]string // of the topic made last; see shared
 }
 
 // account is what one account has; it exists while it has a topic that is not
@@ -176,8 +179,22 @@ func (c *Catalogue) forgetTopic(cmd *Command) Result {
 
 // enter adds a topic that isn't there yet.
 func (c *Catalogue) enter(t *Topic) {
+	t.Config.Metadata = c.shared(t.Config.Metadata)
 	c.topics[t.ID] = t
 	c.load[t.Group]++
+}
+
+// shared returns metadata equal to m: the same map for topics made one after the
+// other, which mostly have the same. Nobody changes it.
+func (c *Catalogue) shared(m map[string]string) map[string]string {
+	if len(m) == 0 {
+		return m
+	}
+	if maps.Equal(m, c.metadata) {
+		return c.metadata
+	}
+	c.metadata = m
+	return m
 }
 
 // leastUsed picks the data group with the fewest topics.

@@ -148,6 +148,7 @@ func (r *reader) adopt(c *consumer.Consumer) {
 // configure follows the config.
 func (r *reader) configure() {
 	r.cfg = r.c.Config()
+	r.cfg.Metadata, r.cfg.Description = nil, "" // not needed here, and there can be very many readers
 	r.filter.Store(r.c.Filter())
 	r.idleFor = topics.Nanos(r.e.threshold(&r.cfg))
 	r.sample = samplePercent(r.cfg.SampleFrequency)

@@ -100,6 +100,7 @@ func (m *dataMachine) applyTopic(kind topics.RecordKind, b *body) (any, error) {
 		if m.held.topics[id] != nil { // created before, but group 0 never noted it; the config may be newer
 			return m.updateTopic(id, cfg)
 		}
+		cfg.Metadata = m.held.shared(cfg.Metadata)
 		if err := m.data.CreateTopic(id, account, cfg, at); err != nil {
 			return nil, fmt.Errorf("create topic %d: %w", id, err)
 		}

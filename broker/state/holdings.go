@@ -2,6 +2,7 @@ package state
 
 import (
 	"fmt"
+	"maps"
 
 	"github.com/heraldmq/herald/topics"
 	"github.com/heraldmq/herald/topics/store"
@@ -12,12 +13,14 @@ import (
 type holdings struct {
 	topics   map[topics.TopicID]*holding
 	accounts map[string]*accountHolding
+
+	metadata map[string]string // of the topic made last; see shared
 }
 
 type holding struct {
 	account   string
 	storage   topics.Storage
-	consumers map[string]struct{} // nil when there are none
+	consumers nameSet
 }
 
 type accountHolding struct {
@@ -35,6 +38,19 @@ func holdingsOf(data *store.Store) holdings {
 		return true
 	})
 	return h
+}
+
+// shared returns metadata equal to m: the same map for topics made one after the
+// other, which mostly have the same. Nobody changes it.
+func (h *holdings) shared(m map[string]string) map[string]string {
+	if len(m) == 0 {
+		return m
+	}
+	if maps.Equal(m, h.metadata) {
+		return h.metadata
+	}
+	h.metadata = m
+	return m
 }
 
 func (h *holdings) add(id topics.TopicID, account string, s topics.Storage) {
@@ -56,7 +72,7 @@ func (h *holdings) drop(id topics.TopicID) {
 		return
 	}
 	a := h.accounts[t.account]
-	a.consumers -= len(t.consumers)
+	a.consumers -= t.consumers.len()
 	delete(a.topics, id)
 	if len(a.topics) == 0 {
 		delete(h.accounts, t.account)
@@ -70,13 +86,9 @@ func (h *holdings) addConsumer(id topics.TopicID, name string) bool {
 	if t == nil {
 		return false
 	}
-	if _, has := t.consumers[name]; has {
+	if !t.consumers.add(name) {
 		return false
 	}
-	if t.consumers == nil {
-		t.consumers = map[string]struct{}{}
-	}
-	t.consumers[name] = struct{}{}
 	h.accounts[t.account].consumers++
 	return true
 }
@@ -86,8 +98,7 @@ func (h *holdings) dropConsumer(id topics.TopicID, name string) {
 	if t == nil {
 		return
 	}
-	if _, has := t.consumers[name]; has {
-		delete(t.consumers, name)
+	if t.consumers.remove(name) {
 		h.accounts[t.account].consumers--
 	}
 }
@@ -99,8 +110,7 @@ func (h *holdings) tooManyConsumers(id topics.TopicID, name string, most int) bo
 	if most <= 0 || t == nil || h.accounts[t.account].consumers < most {
 		return false
 	}
-	_, has := t.consumers[name]
-	return !has
+	return !t.consumers.has(name)
 }
 
 // allowance is how many bytes an account may still store in a group while an

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/heraldmq/herald/broker/front"
 	"github.com/heraldmq/herald/broker/monitor"
 )
@@ -36,7 +38,8 @@ func (b *Broker) sources() monitor.Sources {
 				return false
 			}
 		},
-		Loaded: func() time.Time { return time.Unix(0, b.loaded.Load()) },
+		Loaded:     func() time.Time { return time.Unix(0, b.loaded.Load()) },
+		Collectors: []prometheus.Collector{logMetrics{b}},
 	}
 	if b.storeDir != "" {
 		s.StoreDir = filepath.Join(b.storeDir, "herald")
@@ -91,5 +94,17 @@ func (b *Broker) onDisconnect(c *front.ClientInfo, i front.ConnInfo) {
 func (b *Broker) onAuthError(c *front.ClientInfo, i front.ConnInfo) {
 	if s := b.sys.Load(); s != nil {
 		s.AuthFailed(c, i)
+	}
+}
+
+// logMetrics is what the logs measure, once the durable side is open.
+type logMetrics struct{ b *Broker }
+
+// Describe sends nothing: the set of series depends on what is open.
+func (m logMetrics) Describe(chan<- *prometheus.Desc) {}
+
+func (m logMetrics) Collect(ch chan<- prometheus.Metric) {
+	if d := m.b.durable.Load(); d != nil {
+		d.state.Metrics().Collect(ch)
 	}
 }

@@ -41,6 +41,7 @@ func (m *machine) ApplyBatch(logs []*raft.Log) []any {
 			panic("a state machine must answer every entry")
 		}
 		g.applied.Store(max(applied, logs[len(logs)-1].Index))
+		g.meters.entries.Add(float64(len(m.entries)))
 		g.answer(m.entries, results)
 		clear(m.entries)
 	} else {

@@ -30,7 +30,8 @@ type Group struct {
 	closers   []io.Closer
 	notify    chan bool // raft's leadership changes, every one
 	changes   chan bool // latest value
-	inherited uint64    // last entry for the machine that was in the log at the start
+	meters    groupMeters
+	inherited uint64 // last entry for the machine that was in the log at the start
 
 	wanted    chan struct{} // a snapshot is wanted
 	more      chan struct{} // something waits in queue
@@ -190,9 +191,11 @@ type Stats struct {
 	Applied   topics.Index
 	Flushed   topics.Index
 	Snapshot  topics.Index // index of the newest snapshot
-	Pending   int          // proposals without outcome
-	NoSpace   bool         // proposals are refused for want of disk space
-	LogBytes  int64        // of the node's write-ahead log, live segments
+	// SnapshotTaken is when the newest snapshot was made; zero without one.
+	SnapshotTaken time.Time
+	Pending       int   // proposals without outcome
+	NoSpace       bool  // proposals are refused for want of disk space
+	LogBytes      int64 // of the node's write-ahead log, live segments
 }
 
 // Stats returns the group's state.
@@ -209,7 +212,7 @@ func (g *Group) Stats() Stats {
 		Group: g.id, State: g.raft.State().String(), Leader: leader, Term: g.Term(),
 		First: topics.Index(first), Last: g.LastIndex(), Committed: g.Committed(),
 		Applied: topics.Index(g.applied.Load()), Flushed: topics.Index(flushed),
-		Snapshot: topics.Index(g.snapshot.Load()), Pending: pending,
+		Snapshot: topics.Index(g.snapshot.Load()), SnapshotTaken: g.snapshots.Taken(), Pending: pending,
 		NoSpace: g.noSpace(), LogBytes: g.node.wal.Stats().Bytes,
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/heraldmq/herald/replication/disk"
 	"github.com/heraldmq/herald/replication/wal"
@@ -24,6 +25,7 @@ type Node struct {
 	cfg  Config
 	lock *os.File
 	wal  *wal.Log
+	meters
 
 	fatal sync.Once
 
@@ -51,7 +53,7 @@ func Open(cfg Config) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &Node{cfg: cfg, lock: f, groups: map[topics.GroupID]*Group{}}
+	n := &Node{cfg: cfg, lock: f, meters: newMeters(), groups: map[topics.GroupID]*Group{}}
 	if err := n.identify(); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
@@ -59,6 +61,11 @@ func Open(cfg Config) (*Node, error) {
 		Dir: filepath.Join(cfg.Dir, "wal"), Node: n.cfg.NodeID, FS: cfg.FS,
 		FirstBytes: min(1<<20, cfg.SegmentBytes), SegmentBytes: cfg.SegmentBytes, Pool: cfg.PoolSegments, TailBytes: cfg.TailBytes,
 		ReserveBytes: cfg.ReserveBytes, Deadline: cfg.WriteDeadline, Fatal: n.fail, Log: cfg.Log,
+		Synced: func(entries int, bytes int64, took time.Duration) {
+			n.sync.Observe(took.Seconds())
+			n.written.Observe(float64(bytes))
+			n.records.Observe(float64(entries))
+		},
 	})
 	if err != nil {
 		return nil, errors.Join(err, f.Close())

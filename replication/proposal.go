@@ -180,8 +180,11 @@ func (g *Group) answer(entries []Entry, results []any) {
 	if waiting {
 		signal(g.more)
 	}
+	now := time.Now()
 	for i, p := range ended {
 		if p != nil {
+			g.meters.commit.Observe(now.Sub(p.since).Seconds())
+			g.meters.size.Observe(float64(len(p.data)))
 			p.finish(entries[i].Index, results[i], nil)
 		}
 	}

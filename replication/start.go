@@ -26,6 +26,7 @@ func (n *Node) start(id topics.GroupID, sm StateMachine) (_ *Group, err error) {
 		wanted: make(chan struct{}, 1), more: make(chan struct{}, 1), stop: make(chan struct{}),
 	}
 	g.machine = &machine{group: g, sm: sm}
+	g.meters = n.meters.group(id)
 	g.empty.L = &g.mu
 	g.stuck = time.AfterFunc(time.Hour, g.late)
 	g.stuck.Stop()
@@ -91,6 +92,7 @@ func (g *Group) run(votes *stable.Store) error {
 	logs := &guard.Logs{LogStore: g.anchor, What: what, Fatal: n.fail}
 	if g.wal == nil {
 		logs.Deadline = n.cfg.WriteDeadline // the write-ahead log has its own
+		logs.Appended = func(took time.Duration) { n.append.Observe(took.Seconds()) }
 	}
 	conf := raft.DefaultConfig()
 	conf.LocalID = raft.ServerID(n.cfg.NodeID)

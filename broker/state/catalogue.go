@@ -6,6 +6,8 @@ import (
 	"io"
 	"sync"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/heraldmq/herald/replication"
 	"github.com/heraldmq/herald/topics"
 	"github.com/heraldmq/herald/topics/catalogue"
@@ -132,6 +134,10 @@ func (s *State) IsCatalogueLeader() bool {
 	_, leads := s.meta.Leader()
 	return leads
 }
+
+// Metrics returns what the logs measure, for /metrics. It may
+// be asked at any time, also after Close.
+func (s *State) Metrics() prometheus.Collector { return s.metrics }
 
 // CatalogueStats returns the state of group 0's log, for monitoring.
 func (s *State) CatalogueStats() replication.Stats { return s.meta.Stats() }

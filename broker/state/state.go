@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/heraldmq/herald/replication"
 	"github.com/heraldmq/herald/topics"
 	"github.com/heraldmq/herald/topics/catalogue"
@@ -22,6 +24,7 @@ import (
 type State struct {
 	o         Options
 	node      *replication.Node
+	metrics   prometheus.Collector // node
 	meta      *replication.Group
 	catalogue *catalogueMachine
 	groups    []*Group // groups[i] is group i+1
@@ -89,6 +92,7 @@ func (s *State) open() (err error) {
 	if err != nil {
 		return fmt.Errorf("open the log in %s: %w", s.o.Dir, err)
 	}
+	s.metrics = s.node
 	s.o.NodeID = s.node.ID()
 	s.o.ServerName = cmp.Or(s.o.ServerName, s.o.NodeID)
 	s.catalogue = &catalogueMachine{fatal: s.fail, told: s.advertisementChanged, c: catalogue.New()}

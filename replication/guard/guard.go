@@ -29,6 +29,7 @@ type Logs struct {
 	What     string // for error texts
 	Deadline time.Duration
 	Fatal    func(error)
+	Appended func(took time.Duration) // called after each append; may be nil
 }
 
 func (g *Logs) run(what string, f func() error) error {
@@ -48,7 +49,12 @@ func (g *Logs) StoreLog(log *raft.Log) error {
 
 // StoreLogs implements raft.LogStore.
 func (g *Logs) StoreLogs(logs []*raft.Log) error {
-	return g.run("append to the log", func() error { return g.LogStore.StoreLogs(logs) })
+	began := time.Now()
+	err := g.run("append to the log", func() error { return g.LogStore.StoreLogs(logs) })
+	if g.Appended != nil {
+		g.Appended(time.Since(began))
+	}
+	return err
 }
 
 // DeleteRange implements raft.LogStore.

@@ -16,6 +16,7 @@ type sink struct {
 	store       *Store
 	id          string
 	index, term uint64
+	taken       int64  // ns since 1970
 	name        string // of the unfinished file
 	file        disk.File
 	off         int64
@@ -75,6 +76,7 @@ func (w *sink) Close() error {
 		return fmt.Errorf("finish snapshot %s: %w", w.id, err)
 	}
 	s.size.Store(int64(w.length))
+	s.when.Store(w.taken)
 	if s.opt.Created != nil {
 		s.opt.Created(w.index, w.term)
 	}

@@ -25,6 +25,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/hashicorp/raft"
 	"github.com/heraldmq/herald/replication/disk"
@@ -59,6 +60,17 @@ type Store struct {
 	opt  Options
 	mu   sync.Mutex
 	size atomic.Int64
+	when atomic.Int64 // the newest was taken, ns since 1970; 0 without one
+}
+
+// Taken returns when the newest snapshot was made; the zero time without one, or
+// before List.
+func (s *Store) Taken() time.Time {
+	ns := s.when.Load()
+	if ns == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, ns)
 }
 
 // Size returns the bytes of the body of the newest snapshot; 0 without one, or before
@@ -73,6 +85,7 @@ type meta struct {
 	Term               uint64
 	ConfigurationIndex uint64
 	Configuration      raft.Configuration
+	Taken              int64 `json:",omitempty"` // ns since 1970
 }
 
 // Open opens the store in a directory, which it makes if it is missing, and
@@ -119,6 +132,7 @@ func (s *Store) List() ([]*raft.SnapshotMeta, error) {
 		f.file.Close()
 		if len(metas) == 0 {
 			s.size.Store(m.Size)
+			s.when.Store(f.taken)
 		}
 		metas = append(metas, m)
 	}
@@ -164,7 +178,8 @@ func (s *Store) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 // body reads the body of a snapshot file.
 type body struct {
 	*io.SectionReader
-	file disk.File
+	file  disk.File
+	taken int64
 }
 
 func (b *body) Close() error { return b.file.Close() }
@@ -232,7 +247,7 @@ func readFile(f disk.File, name string) (m meta, b *body, err error) {
 	if sum.Sum32() != le.Uint32(foot[8:]) {
 		return m, nil, damaged(start, "the body's checksum is wrong")
 	}
-	return m, &body{SectionReader: io.NewSectionReader(f, start, length), file: f}, nil
+	return m, &body{SectionReader: io.NewSectionReader(f, start, length), file: f, taken: m.Taken}, nil
 }
 
 // Create begins a snapshot. It counts from the sink's Close on.
@@ -240,13 +255,14 @@ func (s *Store) Create(v raft.SnapshotVersion, index, term uint64, conf raft.Con
 	if v != raft.SnapshotVersionMax {
 		return nil, fmt.Errorf("make a snapshot of version %d: only %d is known", v, raft.SnapshotVersionMax)
 	}
-	js, err := json.Marshal(meta{Index: index, Term: term, Configuration: conf, ConfigurationIndex: confIndex})
+	now := time.Now().UnixNano()
+	js, err := json.Marshal(meta{Index: index, Term: term, Configuration: conf, ConfigurationIndex: confIndex, Taken: now})
 	if err != nil {
 		return nil, fmt.Errorf("make a snapshot: %w", err)
 	}
 	// Names sort by index, then term.
 	id := fmt.Sprintf("%016x-%016x%s", index, term, suffix)
-	w := &sink{store: s, id: id, index: index, term: term, name: filepath.Join(s.opt.Dir, id+unfinished), sum: crc32.New(castagnoli)}
+	w := &sink{store: s, id: id, index: index, term: term, taken: now, name: filepath.Join(s.opt.Dir, id+unfinished), sum: crc32.New(castagnoli)}
 	if w.file, err = s.opt.FS.Create(w.name); err != nil {
 		return nil, fmt.Errorf("make a snapshot: %w", err)
 	}

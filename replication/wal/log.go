@@ -34,6 +34,9 @@ type Options struct {
 	// writes after that; reads go on. It may be called on any goroutine.
 	Fatal func(error)
 	Log   *slog.Logger
+	// Synced is called after each batch, with its entries, its bytes and how long
+	// the sync took, on the goroutine of whoever wrote it. May be nil.
+	Synced func(entries int, bytes int64, took time.Duration)
 }
 
 func (o Options) withDefaults() Options {

@@ -143,9 +143,11 @@ func (l *Log) tryBatch() error {
 	if err := seg.file.Writev(vecs, off); err != nil {
 		return fmt.Errorf("append to segment %d: %w", seg.head.number, err)
 	}
+	syncing := time.Now()
 	if err := seg.file.Datasync(); err != nil {
 		return fmt.Errorf("append to segment %d: %w", seg.head.number, err)
 	}
+	synced := time.Since(syncing)
 	if l.named {
 		if err := l.opt.FS.SyncDir(l.opt.Dir); err != nil {
 			return fmt.Errorf("append to segment %d: %w", seg.head.number, err)
@@ -154,11 +156,15 @@ func (l *Log) tryBatch() error {
 	began := l.named
 	l.head, l.named = nil, false
 	last := &l.plan[len(l.plan)-1]
+	bytes := int64(last.at.offset) + int64(last.at.size) - off
 	l.end.offset = uint64(last.at.offset) + uint64(last.at.size)
 	l.end.chain = last.at.crc
 	l.end.batch++
 	if err := l.mark.write(l.end); err != nil {
 		return err
+	}
+	if l.opt.Synced != nil {
+		l.opt.Synced(len(l.plan), bytes, synced)
 	}
 	if began {
 		// From now on a segment whose header is unreadable is one that held

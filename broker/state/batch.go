@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/heraldmq/herald/broker/front"
 	"github.com/heraldmq/herald/replication"
@@ -38,6 +39,7 @@ type batch struct {
 	echoes    []echo                        // publishes to tell on another subject
 	proposal  proposal
 	time      topics.Nanos // of the entry
+	urgent    bool         // not to be held back
 	chains    uint32       // fast batches that have messages in it which must not overtake a failure
 	fasts     int          // waits that are of fast batches
 }
@@ -88,7 +90,8 @@ func (b *batch) reset() {
 // The rule of group commit: with nothing in flight a batch is proposed at once;
 // with something in flight the next one fills until that comes back, so that its
 // size follows from how long the disk takes; a batch that reaches its cap is
-// proposed beside those in flight, up to their most. A publisher that finds twice
+// proposed beside those in flight, up to their most. What has just been
+// acknowledged is waited for a little, see pace. A publisher that finds twice
 // the cap waiting has to wait itself, which stops its session from reading.
 //
 // Submit never waits, because it is called from where waiting would stop the
@@ -113,6 +116,8 @@ type queue struct {
 	tail     *batch // the last one proposed; of use while something is in flight
 	free     []*batch
 	inFlight int
+	pace     pace
+	held     *time.Timer        // proposes an open batch that was held back
 	refused  []func(any, error) // Submits over the bound; answered by the queue's goroutine
 	last     topics.Nanos       // time of the last entry proposed
 	full     bool               // what pressed said last
@@ -134,6 +139,8 @@ func newQueue(q *queue) *queue {
 	q.room.L = &q.mu
 	q.sent = make(chan *batch, q.most+1)
 	q.finished = make(chan struct{})
+	q.held = time.AfterFunc(time.Hour, q.heldLong)
+	q.held.Stop()
 	q.swept = make(chan struct{}, 1)
 	q.open = &batch{}
 	q.open.reset()
@@ -161,6 +168,8 @@ func (q *queue) stop() {
 		return
 	}
 	q.closed = true
+	q.held.Stop()
+	q.proposeMaybeLocked() // what was held back
 	q.room.Broadcast()
 	if q.inFlight == 0 {
 		close(q.sent)
@@ -263,6 +272,7 @@ func (q *queue) submit(kind topics.RecordKind, body []byte, done func(any, error
 	b.buf = topics.AppendRecord(b.buf, kind, body)
 	b.submits = append(b.submits, done)
 	b.records++
+	b.urgent = true
 	q.proposeMaybeLocked()
 }
 
@@ -272,6 +282,9 @@ func (q *queue) proposeMaybeLocked() {
 		return
 	}
 	b := q.open
+	if q.inFlight == 0 && !q.closed && !b.urgent && len(b.buf) < q.cap && q.pace.holds(len(b.waits)) {
+		return
+	}
 	if n := len(q.free); n > 0 {
 		q.open, q.free = q.free[n-1], q.free[:n-1]
 	} else {
@@ -285,6 +298,7 @@ func (q *queue) proposeMaybeLocked() {
 	b.time = q.last
 	topics.SetRecords(entry, b.records)
 	q.inFlight++
+	q.pace.proposed(len(b.waits))
 	if q.full && b.publishes > 0 && q.stalled() {
 		b.proposal = refusal{replication.ErrNoSpace}
 	} else {
@@ -292,6 +306,16 @@ func (q *queue) proposeMaybeLocked() {
 	}
 	q.tail = b
 	q.sent <- b
+}
+
+// heldLong is called when a batch has been held back for long enough.
+func (q *queue) heldLong() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.pace.holds(len(q.open.waits)) {
+		q.pace.missed()
+		q.proposeMaybeLocked()
+	}
 }
 
 // settle returns a channel that is closed once all that was accepted so far has
@@ -333,6 +357,9 @@ func (q *queue) complete() {
 		full := q.pressed()
 		q.mu.Lock()
 		q.inFlight--
+		if d := q.pace.returned(len(b.waits), len(q.open.waits)); d > 0 {
+			q.held.Reset(d)
+		}
 		for _, done := range b.settled {
 			close(done)
 		}

@@ -103,6 +103,8 @@ func (b *queueBench) publish(names ...string) {
 
 // sizes returns the number of records of each entry proposed.
 func (b *queueBench) sizes() []int {
+	b.mu.Lock() // a batch that was held back is proposed by a timer
+	defer b.mu.Unlock()
 	var n []int
 	for _, p := range b.log.all {
 		_, k, err := topics.ParseEntryHeader(p.entry)

@@ -64,14 +64,8 @@ func (m *catalogueMachine) Snapshot() (replication.Snapshot, error) {
 type frozen struct{ *catalogue.Frozen }
 
 func (f frozen) Persist(w io.Writer) error {
-	b, err := f.AppendBinary(nil)
-	if err != nil {
-		return err
-	}
-	if _, err := w.Write(b); err != nil {
-		return fmt.Errorf("write the catalogue's snapshot: %w", err)
-	}
-	return nil
+	_, err := f.WriteTo(w)
+	return err
 }
 
 func (f frozen) Release() {}

@@ -2,6 +2,7 @@ package catalogue
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"testing"
@@ -372,5 +373,28 @@ func BenchmarkCreateAmongMany(b *testing.B) {
 	for b.Loop() {
 		mustApply(b, c, cmd)
 		mustApply(b, c, Command{Op: OpDeleteTopic, Account: "A", Name: "new"})
+	}
+}
+
+// The snapshot is written piece by piece, but its body is what encoding it at once
+// would give: programs that read it decode it so.
+func TestSnapshotBodyIsOneJSONValue(t *testing.T) {
+	c := New()
+	for i := range 3 {
+		b, err := c.Freeze().AppendBinary(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := json.Marshal(c.Freeze().snapshot)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := b[snapshotHeader:]; string(got) != string(want) {
+			t.Errorf("with %d topics the body is\n%s, want\n%s", i, got, want)
+		}
+		name := fmt.Sprint("T", i)
+		if _, err := c.Apply(&Command{Op: OpCreateTopic, Account: "A", Config: &topics.Config{Name: name, Subjects: []string{name + ".>"}}}); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

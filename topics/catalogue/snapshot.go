@@ -1,10 +1,14 @@
 package catalogue
 
 import (
+	"bufio"
+	"bytes"
+	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"hash/crc32"
+	"io"
 
 	"github.com/heraldmq/herald/topics"
 )
@@ -54,17 +58,93 @@ func (c *Catalogue) Freeze() *Frozen {
 	return &Frozen{s}
 }
 
+// WriteTo writes a snapshot, a topic at a time: there can be very many. It encodes
+// everything twice, since length and checksum come first.
+func (f *Frozen) WriteTo(w io.Writer) (int64, error) {
+	var sum counter
+	if err := f.encode(&sum); err != nil {
+		return 0, err
+	}
+	head := append([]byte(snapshotMagic), snapshotVersion)
+	head = binary.LittleEndian.AppendUint64(head, uint64(sum.n))
+	head = binary.LittleEndian.AppendUint32(head, sum.crc)
+	if _, err := w.Write(head); err != nil {
+		return 0, fmt.Errorf("write the catalogue's snapshot: %w", err)
+	}
+	b := bufio.NewWriterSize(w, 64<<10)
+	if err := f.encode(b); err != nil {
+		return 0, err
+	}
+	if err := b.Flush(); err != nil {
+		return 0, fmt.Errorf("write the catalogue's snapshot: %w", err)
+	}
+	return int64(len(head)) + sum.n, nil
+}
+
+// counter is a writer that only sums up.
+type counter struct {
+	n   int64
+	crc uint32
+}
+
+func (c *counter) Write(p []byte) (int, error) {
+	c.n += int64(len(p))
+	c.crc = crc32.Update(c.crc, castagnoli, p)
+	return len(p), nil
+}
+
+// encode writes the body: what json.Marshal gives for the snapshot.
+func (f *Frozen) encode(w io.Writer) error {
+	e := encoder{w: w}
+	e.text(`{"next_topic":`)
+	e.value(f.NextTopic)
+	e.text(`,"revision":`)
+	e.value(f.Revision)
+	e.text(`,"clock":`)
+	e.value(f.Clock)
+	e.text(`,"topics":[`)
+	for i, t := range f.Topics {
+		if i > 0 {
+			e.text(",")
+		}
+		e.value(t)
+	}
+	e.text(`],"advertisements":`)
+	e.value(f.Adverts)
+	e.text("}")
+	if e.err != nil {
+		return fmt.Errorf("encode the catalogue: %w", e.err)
+	}
+	return nil
+}
+
+// encoder writes JSON piece by piece until the first error.
+type encoder struct {
+	w   io.Writer
+	err error
+}
+
+func (e *encoder) text(s string) {
+	if e.err == nil {
+		_, e.err = io.WriteString(e.w, s)
+	}
+}
+
+func (e *encoder) value(v any) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		e.err = cmp.Or(e.err, err)
+	}
+	if e.err == nil {
+		_, e.err = e.w.Write(b)
+	}
+}
+
 // AppendBinary appends a snapshot.
 func (f *Frozen) AppendBinary(dst []byte) ([]byte, error) {
-	body, err := json.Marshal(f.snapshot)
-	if err != nil {
-		return nil, fmt.Errorf("encode the catalogue: %w", err)
-	}
-	dst = append(dst, snapshotMagic...)
-	dst = append(dst, snapshotVersion)
-	dst = binary.LittleEndian.AppendUint64(dst, uint64(len(body)))
-	dst = binary.LittleEndian.AppendUint32(dst, crc32.Checksum(body, castagnoli))
-	return append(dst, body...), nil
+	b := bytes.NewBuffer(dst)
+	_, err := f.WriteTo(b)
+	return b.Bytes(), err
 }
 
 // CorruptError tells that a snapshot of the catalogue can't be read. The node

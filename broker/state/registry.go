@@ -153,8 +153,7 @@ func (s *State) topicChanged(group topics.GroupID, id topics.TopicID, c Change) 
 		if !known {
 			return
 		}
-		cfg := t.data.Config()
-		t.configure(&cfg)
+		t.configure(t.data.SharedConfig())
 	case Deleted:
 		if !known {
 			return
@@ -206,24 +205,24 @@ type Usage struct {
 // Usage returns what an account holds at the moment; account "" sums up all.
 func (s *State) Usage(account string) Usage {
 	var u Usage
-	s.topics.each(func(t *Topic) bool {
-		if account != "" && t.account != account {
-			return true
-		}
-		st, cfg := t.data.State(), t.Config()
-		u.Topics++
-		u.Consumers += st.Consumers
-		if cfg.Storage == topics.StoreMemory {
-			u.MemoryBytes += st.Bytes
-			u.MemoryMessages += st.Messages
-			u.MemoryReserved += max(cfg.MaxBytes, 0)
-		} else {
-			u.FileBytes += st.Bytes
-			u.FileMessages += st.Messages
-			u.FileReserved += max(cfg.MaxBytes, 0)
-		}
-		return true
-	})
+	for _, g := range s.groups {
+		g.data.States(func(t *store.Topic, cfg *topics.Config, st topics.State) {
+			if account != "" && t.Account() != account {
+				return
+			}
+			u.Topics++
+			u.Consumers += st.Consumers
+			if cfg.Storage == topics.StoreMemory {
+				u.MemoryBytes += st.Bytes
+				u.MemoryMessages += st.Messages
+				u.MemoryReserved += max(cfg.MaxBytes, 0)
+			} else {
+				u.FileBytes += st.Bytes
+				u.FileMessages += st.Messages
+				u.FileReserved += max(cfg.MaxBytes, 0)
+			}
+		})
+	}
 	return u
 }
 

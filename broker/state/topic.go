@@ -30,12 +30,12 @@ type Topic struct {
 }
 
 func newTopic(g *Group, data *store.Topic) *Topic {
-	cfg := data.Config()
+	cfg := data.SharedConfig()
 	t := &Topic{
 		id: data.ID(), account: data.Account(), name: cfg.Name, created: data.Created(),
 		group: g, data: data, ackHead: ackHead(cfg.Name),
 	}
-	t.configure(&cfg)
+	t.configure(cfg)
 	return t
 }
 

@@ -86,6 +86,7 @@ type process struct {
 }
 
 func run(c *config.Command, stderr io.Writer) int {
+	boundHeadroom()
 	o := c.Options
 	p := &process{command: c, level: new(slog.LevelVar)}
 	p.level.Set(o.Log.Level())

@@ -239,3 +239,28 @@ func TestCapturedSubjectsAreMappedAndRepublished(t *testing.T) {
 		}
 	}
 }
+
+// TestExpectationsAreOfTheOriginOnly copies messages that were published with
+// expectations: they were checked where they came from, and wouldn't hold here.
+func TestExpectationsAreOfTheOriginOnly(t *testing.T) {
+	n := start(t)
+	for _, name := range []string{"A", "B"} {
+		n.create(jetstream.StreamConfig{Name: name, Subjects: []string{strings.ToLower(name)}})
+		for i := range uint64(10) {
+			m := &nats.Msg{Subject: strings.ToLower(name), Header: nats.Header{"Kept": {"x"}}}
+			if _, err := n.js.PublishMsg(n.ctx(), m, jetstream.WithExpectStream(name), jetstream.WithExpectLastSequence(i), jetstream.WithExpectLastSequencePerSubject(i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	n.create(jetstream.StreamConfig{Name: "SINK", Sources: []*jetstream.StreamSource{{Name: "A"}, {Name: "B"}}})
+	n.create(jetstream.StreamConfig{Name: "COPY", Mirror: &jetstream.StreamSource{Name: "A", OptStartSeq: 5}})
+	n.eventually("SINK", "caught up", func(i *jetstream.StreamInfo) bool { return i.State.Msgs == 20 })
+	n.eventually("COPY", "caught up", func(i *jetstream.StreamInfo) bool { return i.State.LastSeq == 10 && i.State.Msgs == 6 })
+	for _, stream := range []string{"SINK", "COPY"} {
+		h := n.message(stream, 10).Header
+		if h.Get("Kept") != "x" || h.Get("Nats-Expected-Stream") != "" {
+			t.Errorf("%s: header %v", stream, h)
+		}
+	}
+}

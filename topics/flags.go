@@ -7,3 +7,7 @@ const PublishSourced uint8 = 1 << 0
 // PublishTimed is a bit of Publish.Flags: the record says when the message was
 // first stored, as a mirror's must.
 const PublishTimed uint8 = 1 << 1
+
+// PublishRestored is a bit of Publish.Flags: the message comes from a backup and is
+// stored as it is. Nothing is checked, and it replaces nothing.
+const PublishRestored uint8 = 1 << 2

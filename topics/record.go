@@ -12,23 +12,24 @@ import (
 // a consumer that exists go on with the consumer (u64). What follows belongs to
 // the kind.
 const (
-	RecordTopicCreate    = RecordState + iota // broker/state: account, time of creation, config
-	RecordTopicUpdate                         // broker/state: config
-	RecordTopicDelete                         // nothing more
-	RecordPurge                               // broker/state: sequence, keep, subject
-	RecordMessageDelete                       // broker/state: sequence
-	RecordExpire                              // nothing more: the entry's time decides
-	RecordConsumerCreate                      // broker/state: name, config
-	RecordConsumerUpdate                      // broker/state: name, config
-	RecordConsumerDelete                      // broker/state: name
-	RecordDelivered                           // consumer, body of consumer.AppendDelivered
-	RecordAcked                               // consumer, body of consumer.AppendAcks
-	RecordConsumerReset                       // broker/state: name, sequence
-	RecordStorageLimits                       // no topic; broker/state: what accounts may hold, for the rest of the entry
-	RecordConsumerPause                       // broker/state: name, until
-	RecordTopicSkip                           // broker/state: the last sequence to use up
-	RecordAtomic                              // no topic; broker/state: how many of the next records, all publishes, stand or fall together
-	RecordLink                                // no topic; broker/state: a chain of the entry; the next record, a publish, fails if one of its chain has
+	RecordTopicCreate     = RecordState + iota // broker/state: account, time of creation, config
+	RecordTopicUpdate                          // broker/state: config
+	RecordTopicDelete                          // nothing more
+	RecordPurge                                // broker/state: sequence, keep, subject
+	RecordMessageDelete                        // broker/state: sequence
+	RecordExpire                               // nothing more: the entry's time decides
+	RecordConsumerCreate                       // broker/state: name, config
+	RecordConsumerUpdate                       // broker/state: name, config
+	RecordConsumerDelete                       // broker/state: name
+	RecordDelivered                            // consumer, body of consumer.AppendDelivered
+	RecordAcked                                // consumer, body of consumer.AppendAcks
+	RecordConsumerReset                        // broker/state: name, sequence
+	RecordStorageLimits                        // no topic; broker/state: what accounts may hold, for the rest of the entry
+	RecordConsumerPause                        // broker/state: name, until
+	RecordTopicSkip                            // broker/state: the last sequence to use up
+	RecordAtomic                               // no topic; broker/state: how many of the next records, all publishes, stand or fall together
+	RecordLink                                 // no topic; broker/state: a chain of the entry; the next record, a publish, fails if one of its chain has
+	RecordConsumerRestore                      // broker/state: name, what consumer.AppendBinary wrote
 )
 
 // ConsumerRecordHeader is how many bytes AppendConsumerRecord adds.

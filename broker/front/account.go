@@ -107,6 +107,12 @@ func (a *Account) HasInterest(subject string) bool {
 	return a.index.Has(subject, func(u *sub) bool { return u.topic == nil && u.wants(subject) })
 }
 
+// LiteralInterest tells whether somebody subscribed to the literal subject itself,
+// rather than to a pattern that matches it.
+func (a *Account) LiteralInterest(subject string) bool {
+	return a.index.Has(subject, func(u *sub) bool { return u.topic == nil && u.subject == subject && u.wants(subject) })
+}
+
 // Captures tells whether a topic that is led here keeps messages of the literal
 // subject.
 func (a *Account) Captures(subject string) bool {

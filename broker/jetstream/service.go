@@ -95,9 +95,11 @@ type Service struct {
 	gatesMu sync.Mutex
 	gates   map[gateKey]*gate
 
-	mu       sync.Mutex
-	accounts map[string]*accountAPI
-	closed   bool
+	mu        sync.Mutex
+	accounts  map[string]*accountAPI
+	closed    bool
+	transfers int            // backups and restores going on
+	moving    sync.WaitGroup // of them
 }
 
 // New makes a service. It starts nothing and answers nobody yet.
@@ -109,7 +111,10 @@ func New(o Options) *Service {
 }
 
 // Start starts the workers. Accounts may be enabled before or after.
-func (s *Service) Start() { s.queue.start() }
+func (s *Service) Start() {
+	s.queue.start()
+	s.dropUnfinished()
+}
 
 // Close stops answering, gives up requests under way and waits for the workers.
 func (s *Service) Close() {
@@ -121,6 +126,7 @@ func (s *Service) Close() {
 	s.mu.Unlock()
 	s.stop()
 	s.queue.close()
+	s.moving.Wait()
 }
 
 // errNoAccount is returned for an account the server doesn't have.

@@ -112,6 +112,26 @@ type SnapshotComplete struct {
 	End    time.Time   `json:"end"`
 	Client *ClientInfo `json:"client"`
 	Domain string      `json:"domain,omitempty"`
+	Error  string      `json:"error,omitempty"`
+}
+
+// RestoreCreate tells that a restore of a stream began.
+type RestoreCreate struct {
+	Event
+	Stream string      `json:"stream"`
+	Client *ClientInfo `json:"client"`
+	Domain string      `json:"domain,omitempty"`
+}
+
+// RestoreComplete tells that a restore of a stream ended, well or not.
+type RestoreComplete struct {
+	Event
+	Stream string      `json:"stream"`
+	Start  time.Time   `json:"start"`
+	End    time.Time   `json:"end"`
+	Bytes  int64       `json:"bytes"`
+	Client *ClientInfo `json:"client"`
+	Domain string      `json:"domain,omitempty"`
 }
 
 // BatchAbandoned tells that an atomic batch was given up: Reason is "timeout",

@@ -80,6 +80,16 @@ func (m *dataMachine) applyRecord(kind topics.RecordKind, raw []byte) (any, erro
 			return nil, err
 		}
 		return nil, nil
+	case topics.RecordConsumerRestore:
+		id, name := b.topic(), b.text()
+		if err := b.err(kind); err != nil {
+			return nil, err
+		}
+		f, err := m.data.RestoreConsumer(id, name, b.rest)
+		if f == nil && err == nil && m.held.addConsumer(id, name) {
+			m.changes = append(m.changes, change{topic: id, consumer: name, what: Created})
+		}
+		return f, err
 	case topics.RecordConsumerCreate, topics.RecordConsumerUpdate, topics.RecordConsumerDelete,
 		topics.RecordConsumerReset, topics.RecordConsumerPause:
 		return m.applyConsumer(kind, &b)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/heraldmq/herald/topics"
+	"github.com/heraldmq/herald/topics/consumer"
 	"github.com/heraldmq/herald/topics/store"
 )
 
@@ -65,6 +66,25 @@ func (s *State) CreateConsumer(ctx context.Context, t *Topic, name string, cfg t
 		return 0, errResult(topics.RecordConsumerCreate, r)
 	}
 	return did.id, faultError(did.fault)
+}
+
+// SkipTo uses up a topic's sequences up to last. What is not ahead changes nothing.
+func (s *State) SkipTo(ctx context.Context, t *Topic, last topics.Sequence) error {
+	b := binary.LittleEndian.AppendUint64(appendTopic(nil, t.id), uint64(last))
+	if _, err := t.group.ask(ctx, topics.RecordTopicSkip, b); err != nil {
+		return fmt.Errorf("skip to %d in topic %s: %w", last, t.name, err)
+	}
+	return nil
+}
+
+// RestoreConsumer adds a consumer that has come as far as a backup says. Faults are
+// CreateConsumer's.
+func (s *State) RestoreConsumer(ctx context.Context, t *Topic, c *consumer.Consumer) error {
+	b, err := c.AppendBinary(appendText(appendTopic(nil, t.id), c.Name()))
+	if err != nil {
+		return fmt.Errorf("restore consumer %s of topic %s: %w", c.Name(), t.name, err)
+	}
+	return s.changeConsumer(ctx, t, c.Name(), topics.RecordConsumerRestore, b)
 }
 
 // UpdateConsumer gives a consumer another config; fault 10014 when there is none.

@@ -23,6 +23,7 @@ import (
 //	consumer delete  topic u64, name
 //	consumer reset   topic u64, sequence u64, name
 //	consumer pause   topic u64, until i64 (ns), name
+//	consumer restore topic u64, name, what consumer.AppendBinary wrote
 //	atomic           count u32
 //	link             chain u32, from 1
 //	storage limits   any number of: account, file bytes i64, memory bytes i64 (0 or less: no limit)

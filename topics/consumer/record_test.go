@@ -232,3 +232,35 @@ func FuzzUnmarshal(f *testing.F) {
 		}
 	})
 }
+
+func TestASnapshotBringsAConsumerBack(t *testing.T) {
+	cfg := topics.ConsumerConfig{Name: "c", AckPolicy: topics.AckExplicit, AckWait: time.Minute, MaxDeliver: 5}
+	want := Snapshot{
+		Delivered: Position{Consumer: 30, Stream: 25}, Floor: Position{Consumer: 10, Stream: 10},
+		Pending: []PendingMessage{{12, 11, 1000, 1}, {20, 18, 2000, 3}},
+	}
+	c, err := Restored(7, "c", cfg, 5, want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := c.Snapshot(100); !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v came back as %+v", want, got)
+	}
+	if c.NumAckPending() != 2 || c.NumRedelivered() != 1 {
+		t.Errorf("%d pending, %d redelivered", c.NumAckPending(), c.NumRedelivered())
+	}
+	// What lies behind the backup's last message isn't part of it.
+	if got := c.Snapshot(15); got.Delivered.Stream != 15 || len(got.Pending) != 1 {
+		t.Errorf("up to 15: %+v", got)
+	}
+	for what, s := range map[string]Snapshot{
+		"acknowledged before delivered": {Delivered: Position{Stream: 1}, Floor: Position{Stream: 2}},
+		"pending below the floor":       {Delivered: Position{Consumer: 9, Stream: 9}, Floor: Position{Stream: 5}, Pending: []PendingMessage{{Sequence: 5}}},
+		"pending not delivered":         {Delivered: Position{Consumer: 9, Stream: 9}, Pending: []PendingMessage{{Sequence: 10}}},
+		"pending twice":                 {Delivered: Position{Consumer: 9, Stream: 9}, Pending: []PendingMessage{{Sequence: 3}, {Sequence: 3}}},
+	} {
+		if _, err := Restored(7, "c", cfg, 5, s); err == nil {
+			t.Errorf("%s: no error", what)
+		}
+	}
+}

@@ -28,8 +28,9 @@ func (t *Topic) duplicate(id string) (topics.Sequence, bool) {
 	return seq, ok
 }
 
-// remember adds an id; the caller gives the string away.
-func (t *Topic) remember(id string, seq topics.Sequence) {
+// remember adds the id of a message that was stored at a time; the caller gives
+// the string away.
+func (t *Topic) remember(id string, seq topics.Sequence, at topics.Nanos) {
 	if t.cfg.Duplicates <= 0 {
 		return
 	}
@@ -37,7 +38,7 @@ func (t *Topic) remember(id string, seq topics.Sequence) {
 		t.dedupe = newDedupe()
 	}
 	t.forgetIDs()
-	t.dedupe.add(seenID{id: id, seq: seq, time: t.s.now})
+	t.dedupe.add(seenID{id: id, seq: seq, time: at})
 }
 
 func newDedupe() *dedupe { return &dedupe{seqs: make(map[string]topics.Sequence)} }

@@ -35,6 +35,9 @@ func (s *Store) Publish(off int, p topics.Publish) topics.PublishResult {
 		// Reading by time relies on times that rise and are past.
 		p.Time = max(min(p.Time, s.now), t.lastTime)
 	}
+	if p.Flags&topics.PublishRestored != 0 {
+		return topics.PublishResult{Sequence: t.restore(off, &p)}
+	}
 	if len(p.Header) > 0 {
 		return t.publishHeaders(off, &p)
 	}
@@ -111,7 +114,7 @@ func (t *Topic) settle(p *topics.Publish, h *headers, seq topics.Sequence, ttl t
 	}
 	t.lastMsgID = string([]byte(h.msgID))
 	if h.msgID != "" {
-		t.remember(t.lastMsgID, seq)
+		t.remember(t.lastMsgID, seq, p.Time)
 	}
 	t.endSchedule(h)
 	keep := uint64(1)

@@ -42,7 +42,7 @@ func TestFullDisk(t *testing.T) {
 	for range 20 {
 		must(t, publish())
 	}
-	filler := filepath.Join(d.mount, "filler")
+	filler := filepath.Join(d.Dir, "filler")
 	for _, block := range []string{"1M", "4k", "512"} {
 		// dd ends with an error when the disk is full: that is the point.
 		_ = exec.Command("dd", "if=/dev/zero", "of="+filler+block, "bs="+block).Run()

@@ -3,9 +3,12 @@ package front
 import (
 	"bytes"
 	"compress/flate"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -231,4 +234,42 @@ func TestWebsocketRawFrames(t *testing.T) {
 		t.Error("/mqtt is served")
 	}
 	eventually(t, "everybody gone", func() bool { return len(s.Connections(ConnOpen, false)) == 0 })
+}
+
+// FuzzWebsocket sends frames of any make to a session, before and after login.
+func FuzzWebsocket(f *testing.F) {
+	frame := func(first byte, payload string) string {
+		return string([]byte{first, 0x80 | byte(len(payload)), 0, 0, 0, 0}) + payload
+	}
+	for _, in := range []string{
+		frame(0x82, "PING\r\n"), frame(0x02, "PI") + frame(0x80, "NG\r\n"), frame(0x89, "x") + frame(0x88, "\x03\xe8"), frame(0x81, "PUB a 1\r\nx\r\n"),
+		frame(0xc2, "\x0a\xf0\x74\x03\x00"), frame(0x8a, ""), frame(0xf2, "x"), "\x82\xff\xff\xff\xff\xff\xff\xff\xff\xff", "\x82\xfe\x00", frame(0x80, "x"), frame(0x88, "x"),
+	} {
+		f.Add([]byte(in), false)
+		f.Add([]byte(in), true)
+	}
+	s := startServer(f, Options{
+		Websocket: &WebsocketOptions{Host: "127.0.0.1", NoTLS: true, Compression: true},
+		Auth:      auth.Config{Users: []auth.User{{Name: "u", Password: "p"}}},
+	})
+	login := frame(0x82, "CONNECT {\"user\":\"u\",\"pass\":\"p\",\"verbose\":false}\r\nSUB > 1\r\n")
+	const upgrade = "GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n" +
+		"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Extensions: permessage-deflate; server_no_context_takeover; client_no_context_takeover\r\n\r\n"
+	f.Fuzz(func(t *testing.T, in []byte, connected bool) {
+		c, err := net.Dial("tcp", s.WebsocketAddr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		text := upgrade
+		if connected {
+			text += login
+		}
+		_, _ = c.Write(append([]byte(text), in...)) // it may be cut off
+		_ = c.(*net.TCPConn).CloseWrite()
+		_ = c.SetReadDeadline(time.Now().Add(testTimeout))
+		if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatal("the session outlives the connection")
+		}
+	})
 }

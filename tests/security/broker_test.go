@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -112,6 +113,13 @@ func (s *server) connect(t tb, user string, o ...nats.Option) *nats.Conn {
 // page gets a monitoring page.
 func (s *server) page(t *testing.T, path string) string {
 	t.Helper()
+	text, _ := s.fetch(t, path)
+	return text
+}
+
+// fetch gets a monitoring page and its type.
+func (s *server) fetch(t *testing.T, path string) (text, kind string) {
+	t.Helper()
 	client := http.Client{Timeout: patience}
 	defer client.CloseIdleConnections()
 	r, err := client.Get(s.MonitorURL() + path)
@@ -123,7 +131,7 @@ func (s *server) page(t *testing.T, path string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return string(b)
+	return string(b), r.Header.Get("Content-Type")
 }
 
 // answers sends requests and returns the answers by request; a request with no
@@ -277,3 +285,7 @@ func (c *raw) sync() (lines []string) {
 		lines = append(lines, l)
 	}
 }
+
+var noDeadline time.Time
+
+func queryEscape(s string) string { return url.QueryEscape(s) }

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/heraldmq/herald/broker"
+	"github.com/heraldmq/herald/broker/backup"
 	"github.com/heraldmq/herald/broker/config"
 	"github.com/heraldmq/herald/broker/jsapi"
 	"github.com/heraldmq/herald/topics"
@@ -147,7 +148,7 @@ func TestABackupBringsEverythingBack(t *testing.T) {
 				cfg.Sealed = true
 				must[jetstream.Stream](t)(js.UpdateStream(ctx, cfg))
 			}
-			waitSettled(t, nc, js)
+			waitSettled(t, nc)
 			want := everything(t, nc, js, "S")
 			request, archive := takeBackup(t, nc, "S", tt.extra)
 			if r := giveBack(t, nc, "S", request, archive); errCode(r) != 10130 {
@@ -180,18 +181,39 @@ func TestABackupBringsEverythingBack(t *testing.T) {
 	}
 }
 
-// waitSettled waits until what consumers did has been recorded.
-func waitSettled(t *testing.T, nc *nats.Conn, js jetstream.JetStream) {
+// waitSettled waits until what consumers did has been recorded: a backup has the
+// same as what the leader knows.
+func waitSettled(t *testing.T, nc *nats.Conn) {
 	t.Helper()
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		request, archive := takeBackup(t, nc, "S", "")
-		_ = request
-		again, archive2 := takeBackup(t, nc, "S", "")
-		_ = again
-		live := raw(t, nc, "CONSUMER.INFO.S.C", "")["delivered"].(map[string]any)
-		if len(archive) == len(archive2) && live["consumer_seq"].(float64) >= 20 {
-			time.Sleep(100 * time.Millisecond) // longer than a delivery lingers
-			return
+	ctx := deadline(t)
+	for {
+		_, archive := takeBackup(t, nc, "S", "")
+		r := backup.NewReader(bytes.NewReader(archive), 1<<20)
+		for {
+			e := must[*backup.Entry](t)(r.Next())
+			if e.Name != "consumers/C" {
+				continue
+			}
+			var c struct {
+				State struct {
+					Delivered struct {
+						Consumer float64 `json:"consumer_seq"`
+					} `json:"delivered"`
+					Pending map[string]any `json:"pending"`
+				} `json:"state"`
+			}
+			if err := json.Unmarshal(e.Payload, &c); err != nil {
+				t.Fatal(err)
+			}
+			live := raw(t, nc, "CONSUMER.INFO.S.C", "")
+			delivered, _ := live["delivered"].(map[string]any)
+			if delivered["consumer_seq"] == c.State.Delivered.Consumer && live["num_ack_pending"] == float64(len(c.State.Pending)) {
+				return
+			}
+			break
+		}
+		if ctx.Err() != nil {
+			t.Fatal("what the consumer did isn't recorded")
 		}
 	}
 }

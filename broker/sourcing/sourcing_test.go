@@ -224,8 +224,16 @@ func TestCapturedSubjectsAreMappedAndRepublished(t *testing.T) {
 		SubjectTransform: &jetstream.SubjectTransformConfig{Source: "in.*", Destination: "kept.{{wildcard(1)}}"},
 		RePublish:        &jetstream.RePublish{Source: "kept.>", Destination: "out.>"},
 	})
+	keep := n.create(jetstream.StreamConfig{Name: "K", Subjects: []string{"out.>"}})
 	for i := range 3 {
 		n.publish("in.x", fmt.Sprint(i))
+	}
+	n.eventually("K", "holding what was republished", func(i *jetstream.StreamInfo) bool { return i.State.Msgs == 3 })
+	for seq := range uint64(3) {
+		m, err := keep.GetMsg(n.ctx(), seq+1)
+		if err != nil || string(m.Data) != fmt.Sprint(seq) || m.Subject != "out.x" || m.Header.Get("Nats-Stream") != "S" {
+			t.Errorf("message %d: %+v, %v", seq+1, m, err)
+		}
 	}
 	for i, last := range []string{"0", "1", "2"} {
 		m, err := sub.NextMsg(patience)

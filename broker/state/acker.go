@@ -13,11 +13,13 @@ import (
 // acker tells publishers and submitters what became of a batch. It belongs to
 // one queue's goroutine.
 type acker struct {
-	replier  func(*front.Account) Replier
-	domain   string
-	repliers map[*front.Account]Replier
-	touched  []Replier // have something staged
-	scratch  []byte
+	replier func(*front.Account) Replier
+	domain  string
+	// republish takes a message that topics capture; nil where nothing can.
+	republish func(republished)
+	repliers  map[*front.Account]Replier
+	touched   []Replier // have something staged
+	scratch   []byte
 }
 
 // noResponders is what a publisher gets that nobody listens to: clients retry.

@@ -125,6 +125,7 @@ type queue struct {
 	serial   uint64 // counts the batches proposed
 	staging  staging
 	fasts    fastBatches
+	again    again
 	tells    []told      // to be sent once mu is free
 	gone     []abandoned // to be told by the sweeper
 	teller   teller
@@ -142,6 +143,7 @@ func newQueue(q *queue) *queue {
 	q.held = time.AfterFunc(time.Hour, q.heldLong)
 	q.held.Stop()
 	q.swept = make(chan struct{}, 1)
+	q.again.wake = make(chan struct{}, 1)
 	q.open = &batch{}
 	q.open.reset()
 	return q
@@ -191,7 +193,7 @@ func (q *queue) capture(messages []front.Captured) {
 }
 
 func (q *queue) captureLocked(messages []front.Captured) {
-	for (len(q.open.buf) >= 2*q.cap || q.fasts.held >= 2*q.cap || q.full && !q.stalled()) && !q.closed {
+	for (len(q.open.buf) >= 2*q.cap || q.fasts.held >= 2*q.cap || q.again.full(messages) || q.full && !q.stalled()) && !q.closed {
 		q.room.Wait()
 	}
 	if q.closed {

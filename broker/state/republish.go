@@ -1,6 +1,8 @@
 package state
 
 import (
+	"bytes"
+	"context"
 	"math/rand/v2"
 	"strconv"
 	"time"
@@ -64,9 +66,8 @@ type echo struct {
 	record  int    // where it starts in the batch's buffer
 }
 
-// echoAll republishes. What is republished is told to those who listen at the
-// moment; topics don't capture it, since the goroutine that makes room in the
-// groups can't wait for room.
+// echoAll republishes. What topics capture goes by way of the queue's republisher:
+// the goroutine that makes room in a group can't wait for room.
 func (a *acker) echoAll(b *batch, res *results) {
 	if a.replier == nil {
 		return
@@ -91,11 +92,19 @@ func (a *acker) echoAll(b *batch, res *results) {
 			continue
 		}
 		prior, _ := e.topic.data.Prev(topics.NewFilter([]string{subject}), r.Sequence-1)
-		stored := time.Unix(0, int64(b.time)).UTC()
+		at := b.time
+		if p.Flags&topics.PublishTimed != 0 {
+			at = p.Time
+		}
+		stored := time.Unix(0, int64(at)).UTC()
 		header := echoHeader(e.topic, &p, place{r.Sequence, prior, stored}, how.headersOnly)
 		payload := p.Payload
 		if how.headersOnly {
 			payload = nil
+		}
+		if a.republish != nil && e.account.Captures(to) {
+			a.republish(republished{e.account, to, header, bytes.Clone(payload)})
+			continue
 		}
 		a.of(e.account).Deliver(to, to, "", header, payload)
 	}
@@ -118,4 +127,81 @@ func echoHeader(t *Topic, p *topics.Publish, at place, headersOnly bool) []byte 
 		b = strconv.AppendInt(append(b, "\r\nNats-Msg-Size: "...), int64(len(p.Payload)), 10)
 	}
 	return append(b, "\r\n\r\n"...)
+}
+
+// republished is a message that is published again and that topics capture.
+type republished struct {
+	account *front.Account
+	subject string
+	header  []byte
+	payload []byte
+}
+
+// againBytesMax is how much may wait to be published again before clients that
+// publish have to wait.
+const againBytesMax = 16 << 20
+
+func (r *republished) size() int { return len(r.subject) + len(r.header) + len(r.payload) }
+
+// again are the messages that wait to be republished. Guarded by the queue's mu.
+type again struct {
+	list  []republished
+	bytes int
+	wake  chan struct{} // holds one
+}
+
+// full tells whether publishers have to wait. Not the republisher, which publishes
+// for the broker itself: it empties the list.
+func (a *again) full(messages []front.Captured) bool {
+	return a.bytes >= againBytesMax && len(messages) > 0 && messages[0].Client != nil
+}
+
+// republish takes a message for the republisher. It never waits.
+func (q *queue) republish(r republished) {
+	q.mu.Lock()
+	q.again.list = append(q.again.list, r)
+	q.again.bytes += r.size()
+	q.mu.Unlock()
+	select {
+	case q.again.wake <- struct{}{}:
+	default:
+	}
+}
+
+// runAgain publishes what was taken, in order, until ctx ends.
+func (q *queue) runAgain(ctx context.Context) {
+	publishers := map[*front.Account]*front.Publisher{}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-q.again.wake:
+		}
+		q.mu.Lock()
+		list := q.again.list
+		q.again.list = nil
+		q.mu.Unlock()
+		done := 0
+		for i := range list {
+			if ctx.Err() != nil {
+				return
+			}
+			r := &list[i]
+			p := publishers[r.account]
+			if p == nil {
+				p = r.account.NewPublisher()
+				publishers[r.account] = p
+			}
+			p.Publish(r.subject, "", r.header, r.payload)
+			done += r.size()
+			if i == len(list)-1 || list[i+1].account != r.account || done >= againBytesMax/8 {
+				p.Flush()
+				q.mu.Lock()
+				q.again.bytes -= done
+				q.room.Broadcast()
+				q.mu.Unlock()
+				done = 0
+			}
+		}
+	}
 }

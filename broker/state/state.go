@@ -145,6 +145,7 @@ func (s *State) openGroup(id topics.GroupID) error {
 			return storageLimit{account, l.FileBytes, l.MemoryBytes}, l.FileBytes > 0 || l.MemoryBytes > 0
 		}
 	}
+	g.acks.republish = g.queue.republish
 	g.queue.start()
 	s.groups[id-1] = g
 	g.data.Topics(func(t *store.Topic) bool {
@@ -184,6 +185,7 @@ func (s *State) Start(h Hooks) error {
 		g.queue.onGone = h.OnBatchAbandoned
 		s.running.Go(func() { g.expiry.run(s.ctx) })
 		s.running.Go(func() { g.queue.sweep(s.ctx) })
+		s.running.Go(func() { g.queue.runAgain(s.ctx) })
 		if err := s.forget(g); err != nil {
 			if !refused(err) {
 				return err

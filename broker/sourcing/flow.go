@@ -265,22 +265,42 @@ func (f *flow) labels() (filter, destination string) {
 }
 
 // append copies messages and waits until they are stored. When one is refused,
-// the flow goes on there later; those behind it may be stored already, which the
-// target's own record of its sources tells.
+// none behind it is stored, and the flow goes on there later.
 func (f *flow) append(account *front.Account, msgs []topics.Message) error {
+	for len(msgs) > 0 {
+		n, size := 0, 0
+		for n < len(msgs) && (n == 0 || size < entryBytes) {
+			size += len(msgs[n].Subject) + len(msgs[n].Header) + len(msgs[n].Payload)
+			n++
+		}
+		stored, err := f.store(account, msgs[:n])
+		if err != nil {
+			f.from = 0 // look again how far the target has come
+			return err
+		}
+		msgs = msgs[stored:]
+	}
+	return nil
+}
+
+// entryBytes is about how much is copied in one entry.
+const entryBytes = 256 << 10
+
+// store copies messages in one entry, waits for the outcome and returns how many
+// are done with: those stored, and one that the target can never take.
+func (f *flow) store(account *front.Account, msgs []topics.Message) (done int, err error) {
 	type outcome struct {
 		fault *topics.Fault
 		err   error
 	}
-	done := make(chan outcome, len(msgs))
+	outcomes := make(chan outcome, len(msgs))
+	all := make([]state.Addition, len(msgs))
 	for i := range msgs {
-		m := &msgs[i]
-		a := state.Addition{
-			Publish: topics.Publish{
-				Flags: topics.PublishSourced, Subject: []byte(f.subject(m.Subject)), Header: m.Header, Payload: m.Payload,
-			},
+		m, a := &msgs[i], &all[i]
+		*a = state.Addition{
+			Publish: topics.Publish{Flags: topics.PublishSourced, Subject: []byte(f.subject(m.Subject)), Payload: m.Payload},
 			Account: account,
-			Done:    func(r topics.PublishResult, err error) { done <- outcome{r.Fault, err} },
+			Done:    func(r topics.PublishResult, err error) { outcomes <- outcome{r.Fault, err} },
 		}
 		if f.mirror {
 			a.After = m.Sequence - 1
@@ -290,23 +310,25 @@ func (f *flow) append(account *front.Account, msgs []topics.Message) error {
 		} else {
 			a.Header = f.header(m)
 		}
-		f.target.Group().Append(f.target, a)
 	}
-	var failed error
-	for range msgs {
-		o := <-done
+	f.target.Group().Append(f.target, all...)
+	done = -1
+	for i := range msgs {
+		o := <-outcomes // they come in order
 		switch {
-		case failed != nil:
+		case done >= 0 || o.err == nil && o.fault == nil:
 		case o.err != nil:
-			failed = o.err
-		case o.fault != nil && o.fault.ErrCode != tooBig:
-			failed = o.fault
+			done, err = i, o.err
+		case o.fault.ErrCode == tooBig:
+			done = i + 1
+		default:
+			done, err = i, o.fault
 		}
 	}
-	if failed != nil {
-		f.from = 0 // look again how far the target has come
+	if done < 0 {
+		done = len(msgs)
 	}
-	return failed
+	return done, err
 }
 
 // tooBig is the err_code of a message the target can never take: it is left out.

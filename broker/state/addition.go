@@ -19,16 +19,19 @@ type Addition struct {
 	Done func(topics.PublishResult, error)
 }
 
-// Append proposes one message for a topic of the group, whatever its subject:
-// how sources, mirrors and schedules write. It waits for room as Capture does.
-func (g *Group) Append(t *Topic, a Addition) {
-	a.Topic = t.id
-	if !g.queue.append(t, &a) {
-		a.Done(topics.PublishResult{}, ErrClosed)
+// Append proposes messages for a topic of the group, whatever their subjects, in
+// one entry: how sources, mirrors and schedules write. None is stored behind one
+// that is refused, so that whoever copies can go on there without a gap. It waits
+// for room as Capture does.
+func (g *Group) Append(t *Topic, all ...Addition) {
+	if !g.queue.append(t, all) {
+		for i := range all {
+			all[i].Done(topics.PublishResult{}, ErrClosed)
+		}
 	}
 }
 
-func (q *queue) append(t *Topic, a *Addition) bool {
+func (q *queue) append(t *Topic, all []Addition) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for (len(q.open.buf) >= 2*q.cap || q.full && !q.stalled()) && !q.closed {
@@ -39,19 +42,32 @@ func (q *queue) append(t *Topic, a *Addition) bool {
 	}
 	b := q.open
 	q.stateLimits(b, t.account)
-	if a.After > 0 {
-		body := binary.LittleEndian.AppendUint64(appendTopic(nil, t.id), uint64(a.After))
-		b.buf = topics.AppendRecord(b.buf, topics.RecordTopicSkip, body)
+	put := func(kind topics.RecordKind, body []byte) {
+		b.buf = topics.AppendRecord(b.buf, kind, body)
 		b.submits = append(b.submits, nil)
 		b.records++
 	}
-	if t.echo.Load() != nil {
-		b.echoes = append(b.echoes, echo{topic: t, account: a.Account, publish: b.publishes, record: len(b.buf)})
+	chained := len(all) > 1
+	if chained {
+		b.chains++
 	}
-	b.buf = topics.AppendPublish(b.buf, &a.Publish)
-	b.waits = append(b.waits, wait{topic: t, publish: b.publishes, done: a.Done})
-	b.publishes++
-	b.records++
+	for i := range all {
+		a := &all[i]
+		a.Topic = t.id
+		if chained {
+			put(topics.RecordLink, binary.LittleEndian.AppendUint32(nil, b.chains))
+		}
+		if a.After > 0 {
+			put(topics.RecordTopicSkip, binary.LittleEndian.AppendUint64(appendTopic(nil, t.id), uint64(a.After)))
+		}
+		if t.echo.Load() != nil {
+			b.echoes = append(b.echoes, echo{topic: t, account: a.Account, publish: b.publishes, record: len(b.buf)})
+		}
+		b.buf = topics.AppendPublish(b.buf, &a.Publish)
+		b.waits = append(b.waits, wait{topic: t, publish: b.publishes, done: a.Done})
+		b.publishes++
+		b.records++
+	}
 	q.proposeMaybeLocked()
 	return true
 }

@@ -197,6 +197,12 @@ func (m *dataMachine) applyRecords(entry []byte, records int, r *results) error 
 				return err
 			}
 			records -= int(n)
+		case topics.RecordTopicSkip:
+			if chain != 0 && broken[chain] { // it leads to a message that is not stored
+				r.others = append(r.others, nil)
+				break
+			}
+			fallthrough
 		default:
 			result, err := m.applyRecord(kind, body)
 			if err != nil {

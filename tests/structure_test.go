@@ -46,6 +46,10 @@ func (s source) at(p token.Pos) string {
 	return fmt.Sprintf("%s:%d", s.path, s.fset.Position(p).Line)
 }
 
+func (s source) imports(path string) bool {
+	return slices.ContainsFunc(s.file.Imports, func(i *ast.ImportSpec) bool { return i.Path.Value == strconv.Quote(path) })
+}
+
 func sources(t *testing.T) []source {
 	t.Helper()
 	var out []source
@@ -165,8 +169,8 @@ func TestNoInitAndNoSleepInTests(t *testing.T) {
 					t.Errorf("%s: no init functions; pass dependencies in", s.at(n.Pos()))
 				}
 			case *ast.SelectorExpr:
-				if id, ok := n.X.(*ast.Ident); ok && s.test && id.Name == "time" && n.Sel.Name == "Sleep" && !slices.Contains(sleepers, s.path) {
-					t.Errorf("%s: tests wait for a condition, not for a time", s.at(n.Pos()))
+				if id, ok := n.X.(*ast.Ident); ok && s.test && !s.imports("testing/synctest") && id.Name == "time" && n.Sel.Name == "Sleep" {
+					t.Errorf("%s: tests wait for a condition, or let a synctest bubble's clock pass, but don't wait for real time", s.at(n.Pos()))
 				}
 			}
 			return true
@@ -229,7 +233,3 @@ func TestSizes(t *testing.T) {
 		}
 	}
 }
-
-// sleepers are test files that must let real time pass, each for a reason
-// stated in the file.
-var sleepers = []string{}

@@ -111,6 +111,10 @@ func (e *Engine) Close() {
 	e.wg.Wait()
 }
 
+// Record proposes at once what consumers did and what isn't recorded yet. What is
+// proposed behind it finds it applied.
+func (e *Engine) Record() { e.recorder.flush() }
+
 // Grown tells that topics got messages. It may be called where entries are
 // applied.
 func (e *Engine) Grown(ids []topics.TopicID) {

@@ -73,6 +73,10 @@ func (r *request) snapshot() (any, error) {
 	if !subject.ValidLiteral(req.DeliverSubject) {
 		return nil, jsapi.ErrSnapshotDeliver
 	}
+	ctx, cancel := r.wait()
+	defer cancel()
+	r.api.s.engine(t).Record()
+	t.Group().Settle(ctx)
 	b := &snapshot{s: r.api.s, api: r.api, topic: t, req: req, client: r.msg.Client, state: t.Data().State(), start: r.api.s.o.Now()}
 	if req.NoConsumers {
 		b.state.Consumers = 0

@@ -9,6 +9,7 @@ import (
 
 	"github.com/heraldmq/herald/topics"
 	"github.com/heraldmq/herald/topics/consumer"
+	"github.com/heraldmq/herald/topics/subject"
 )
 
 // backedUp is a consumer in a backup, in nats-server's words.
@@ -75,6 +76,14 @@ func restoredConsumer(name string, body []byte, now topics.Nanos) (*consumer.Con
 		b.Config.Durable = name
 	}
 	b.Config.Name = name
+	if b.Config.IsPush() && !subject.ValidLiteral(b.Config.DeliverSubject) {
+		return nil, fmt.Errorf("consumer %q delivers to %q", name, b.Config.DeliverSubject)
+	}
+	for _, f := range b.Config.Filters() {
+		if !subject.Valid(f) {
+			return nil, fmt.Errorf("consumer %q filters by %q", name, f)
+		}
+	}
 	s := consumer.Snapshot{
 		Delivered: consumer.Position{Consumer: b.State.Delivered.Consumer, Stream: topics.Sequence(b.State.Delivered.Stream)},
 		Floor:     consumer.Position{Consumer: b.State.AckFloor.Consumer, Stream: topics.Sequence(b.State.AckFloor.Stream)},

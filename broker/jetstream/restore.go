@@ -16,6 +16,7 @@ import (
 	"github.com/heraldmq/herald/broker/jsapi"
 	"github.com/heraldmq/herald/broker/state"
 	"github.com/heraldmq/herald/topics"
+	"github.com/heraldmq/herald/topics/subject"
 )
 
 // A restore makes a stream that captures nothing, limits nothing and reads from no
@@ -288,6 +289,9 @@ type refill struct {
 }
 
 func (w *refill) add(e *backup.Entry) error {
+	if !subject.ValidLiteral(e.Name) { // it would become a line of the protocol
+		return fmt.Errorf("%w: message %d is of subject %q", backup.ErrArchive, e.Sequence, e.Name)
+	}
 	if e.Sequence <= w.last || e.Sequence > 1<<62 || len(e.Header)+len(e.Payload) > restoreEntryMax {
 		return fmt.Errorf("%w: message %d behind %d", backup.ErrArchive, e.Sequence, w.last)
 	}

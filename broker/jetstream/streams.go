@@ -72,6 +72,9 @@ func (r *request) streamUpdate() (any, error) {
 	if f := completeStream(&req.Config, r.api.s.environment(r.api), req.Pedantic); f != nil {
 		return nil, f
 	}
+	// With it the stream would be deleted at the next start, which is not what the
+	// right to update a stream gives.
+	delete(req.Config.Metadata, keyRestoring)
 	now := t.Config()
 	if f := updateStream(now, &req.Config); f != nil {
 		return nil, f

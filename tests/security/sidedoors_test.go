@@ -262,7 +262,15 @@ func TestExternalSourcesStayInTheAccount(t *testing.T) {
 			}
 		}
 	}
-	time.Sleep(300 * time.Millisecond) // nothing is to happen, so there is nothing to wait for
+	// A mirror that works, made after them all, has its message.
+	must(t, b, "$JS.API.STREAM.CREATE.OWN", `{"name":"OWN","subjects":["own"]}`)
+	must(t, b, "own", "x")
+	must(t, b, "$JS.API.STREAM.CREATE.GOOD", `{"name":"GOOD","mirror":{"name":"OWN"}}`)
+	for deadline := time.Now().Add(patience); !strings.Contains(ask(t, b, "$JS.API.STREAM.INFO.GOOD", ""), `"messages":1`); {
+		if time.Now().After(deadline) {
+			t.Fatal("a mirror in the account doesn't work either")
+		}
+	}
 	if got := ask(t, b, "$JS.API.STREAM.LIST", ""); strings.Contains(got, `"last_seq":3`) || strings.Contains(got, `"messages":3`) {
 		t.Errorf("B has A's messages: %s", got)
 	}

@@ -12,6 +12,9 @@
 // Origins are topics of the same account on this node. An origin elsewhere
 // (external, with another domain's or account's API) is not read; infos say so.
 //
-// Difference to nats-server: a work queue or interest stream is copied without
-// being consumed.
+// What is copied from a work queue is taken out of it once it is stored: the flow
+// is its one reader, and waits when a consumer takes the same messages.
+//
+// Difference to nats-server: an interest stream doesn't count its mirrors and
+// sources among those that are interested.
 package sourcing

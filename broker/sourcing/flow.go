@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"reflect"
 	"slices"
 	"strconv"
@@ -15,7 +16,9 @@ import (
 	"github.com/heraldmq/herald/broker/jsapi"
 	"github.com/heraldmq/herald/broker/state"
 	"github.com/heraldmq/herald/topics"
+	"github.com/heraldmq/herald/topics/consumer"
 	"github.com/heraldmq/herald/topics/store"
+	"github.com/heraldmq/herald/topics/subject"
 	"github.com/heraldmq/herald/topics/transform"
 )
 
@@ -31,6 +34,7 @@ const (
 var (
 	errOrigin    = errors.New("stream not found")
 	errExternal  = errors.New("external stream not reachable")
+	errShared    = errors.New("a consumer takes the same messages from the work queue")
 	errRecreated = errors.New("the origin was made anew, its sequences start over")
 )
 
@@ -50,6 +54,9 @@ type flow struct {
 
 	from topics.TopicID // the origin read so far; 0 before the first
 	next topics.Sequence
+	// done is up to where a work queue's messages are stored in the target: when one
+	// of them is still in the queue, it only has to go.
+	done topics.Sequence
 
 	mu     sync.Mutex
 	err    error
@@ -151,8 +158,24 @@ func (f *flow) round() (more bool, err error) {
 		f.note(t, false)
 		return false, nil
 	}
-	if err := f.append(account, msgs); err != nil {
+	queue := t.Config().Retention == topics.RetainWorkQueue
+	fresh := msgs
+	if queue {
+		if err := f.alone(t); err != nil {
+			return false, err
+		}
+		for len(fresh) > 0 && fresh[0].Sequence <= f.done {
+			fresh = fresh[1:]
+		}
+	}
+	if err := f.append(account, fresh, queue); err != nil {
 		return false, err
+	}
+	if queue {
+		f.done = max(f.done, msgs[len(msgs)-1].Sequence)
+		if err := f.consume(t, msgs); err != nil {
+			return false, err
+		}
 	}
 	f.next = next
 	f.note(t, true)
@@ -178,26 +201,71 @@ func (f *flow) resume(t *state.Topic) error {
 		if f.mirror {
 			return errRecreated
 		}
-		f.from, f.next = t.ID(), 1
+		f.from, f.next, f.done = t.ID(), 1, 0
 		return nil
 	}
 	data := f.target.Data()
 	switch _, last := data.Bounds(); {
+	case f.mirror && last > 0 && t.Config().Retention == topics.RetainWorkQueue && t.Created().UnixNano() > int64(data.State().LastTime):
+		return errRecreated // as long as it isn't mirrored, nothing of it may go
 	case f.mirror && last > 0:
 		f.next = last + 1
 	case f.mirror:
 		f.next = f.begin(t)
 	default:
-		seq, err := f.lastSourced()
+		seq, at, err := f.lastSourced()
 		if err != nil {
 			return err
+		}
+		if t.Config().Retention == topics.RetainWorkQueue && t.Created().UnixNano() > int64(at) {
+			seq = 0 // it is another one of that name: what it holds was never stored
 		}
 		if f.next = seq + 1; seq == 0 {
 			f.next = f.begin(t)
 		}
 	}
+	if f.done = f.next - 1; t.Config().Retention == topics.RetainWorkQueue {
+		f.next = f.begin(t) // what a crash has left there goes first
+		f.done = max(f.done, f.next-1)
+	}
 	f.from = t.ID()
 	return nil
+}
+
+// alone tells whether nobody else reads the messages of a work queue that the flow
+// takes.
+func (f *flow) alone(t *state.Topic) error {
+	var other string
+	t.Data().Consumers(func(c *consumer.Consumer) bool {
+		if overlap(c.Filter().Patterns(), f.filter.Patterns()) {
+			other = c.Name()
+		}
+		return other == ""
+	})
+	if other != "" {
+		return fmt.Errorf("%w: %s", errShared, other)
+	}
+	return nil
+}
+
+// overlap tells whether two lists of patterns let the same subject through; none is
+// all.
+func overlap(a, b []string) bool {
+	if len(a) == 0 || len(b) == 0 {
+		return true
+	}
+	return slices.ContainsFunc(a, func(x string) bool {
+		return slices.ContainsFunc(b, func(y string) bool { return subject.Overlap(x, y) })
+	})
+}
+
+// consume takes messages out of a work queue that the target has stored.
+func (f *flow) consume(t *state.Topic, msgs []topics.Message) error {
+	seqs := make([]topics.Sequence, len(msgs))
+	for i := range msgs {
+		seqs[i] = msgs[i].Sequence
+	}
+	return f.e.o.State.DeleteMessages(f.ctx, t, seqs)
 }
 
 // begin returns where the config says to start.
@@ -211,8 +279,9 @@ func (f *flow) begin(t *state.Topic) topics.Sequence {
 	return 1
 }
 
-// lastSourced looks from the target's end for the last message of this source.
-func (f *flow) lastSourced() (topics.Sequence, error) {
+// lastSourced looks from the target's end for the last message of this source, and
+// when it was stored.
+func (f *flow) lastSourced() (topics.Sequence, topics.Nanos, error) {
 	data := f.target.Data()
 	_, seq := data.Bounds()
 	for seq > 0 && f.ctx.Err() == nil {
@@ -222,18 +291,18 @@ func (f *flow) lastSourced() (topics.Sequence, error) {
 		}
 		m, err := data.Load(at)
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
-			return 0, err
+			return 0, 0, err
 		}
 		if err == nil {
 			if v, ok := jsapi.HeaderValue(m.Header, headerSource); ok {
 				if from, ok := f.mine(v); ok {
-					return from, nil
+					return from, m.Time, nil
 				}
 			}
 		}
 		seq = at - 1
 	}
-	return 0, f.ctx.Err()
+	return 0, 0, f.ctx.Err()
 }
 
 // mine tells whether a source header is of this flow, and its sequence.
@@ -266,7 +335,7 @@ func (f *flow) labels() (filter, destination string) {
 
 // append copies messages and waits until they are stored. When one is refused,
 // none behind it is stored, and the flow goes on there later.
-func (f *flow) append(account *front.Account, msgs []topics.Message) error {
+func (f *flow) append(account *front.Account, msgs []topics.Message, all bool) error {
 	for len(msgs) > 0 {
 		n, size := 0, 0
 		for n < len(msgs) && (n == 0 || size < entryBytes) {
@@ -331,7 +400,8 @@ func (f *flow) store(account *front.Account, msgs []topics.Message) (done int, e
 	return done, err
 }
 
-// tooBig is the err_code of a message the target can never take: it is left out.
+// tooBig is the err_code of a message the target can never take: it is left out,
+// unless it would be lost with that.
 const tooBig = 10054
 
 func (f *flow) subject(s string) string {

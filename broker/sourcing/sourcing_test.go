@@ -200,6 +200,62 @@ func TestSourcesAreMergedOnceWithFiltersAndTransforms(t *testing.T) {
 	}
 }
 
+func TestWorkQueuesAreConsumed(t *testing.T) {
+	n := start(t)
+	queue := n.create(jetstream.StreamConfig{Name: "Q", Subjects: []string{"q.>"}, Retention: jetstream.WorkQueuePolicy})
+	worker, err := queue.CreateConsumer(n.ctx(), jetstream.ConsumerConfig{Durable: "W", FilterSubject: "q.mine"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 600 {
+		n.publish("q.theirs", fmt.Sprint(i))
+	}
+	n.publish("q.mine", "kept")
+	n.create(jetstream.StreamConfig{Name: "SINK", Sources: []*jetstream.StreamSource{{Name: "Q", FilterSubject: "q.theirs"}}})
+	for round := range 2 {
+		n.eventually("SINK", "caught up", func(i *jetstream.StreamInfo) bool { return i.State.Msgs == uint64(600+round) })
+		n.eventually("Q", "consumed", func(i *jetstream.StreamInfo) bool { return i.State.Msgs == 1 })
+		if round == 0 {
+			n.stop()
+			n.up()
+			n.publish("q.theirs", "after the restart")
+		}
+	}
+	if m := n.message("SINK", 600); string(m.Data) != "599" {
+		t.Errorf("message 600 is %q", m.Data)
+	}
+	if queue, err = n.js.Stream(n.ctx(), "Q"); err != nil {
+		t.Fatal(err)
+	}
+	if worker, err = queue.Consumer(n.ctx(), "W"); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := worker.Next(); err != nil || string(m.Data()) != "kept" {
+		t.Errorf("the worker got %v, %v", m, err)
+	}
+	// A new queue of that name starts over, though its sequences were seen before.
+	if err := n.js.DeleteStream(n.ctx(), "Q"); err != nil {
+		t.Fatal(err)
+	}
+	n.stop()
+	n.up()
+	n.create(jetstream.StreamConfig{Name: "Q", Subjects: []string{"q.>"}, Retention: jetstream.WorkQueuePolicy})
+	for i := range 5 {
+		n.publish("q.theirs", fmt.Sprint(i))
+	}
+	n.eventually("SINK", "caught up with the new one", func(i *jetstream.StreamInfo) bool { return i.State.Msgs == 606 })
+	if queue, err = n.js.Stream(n.ctx(), "Q"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err = queue.CreateConsumer(n.ctx(), jetstream.ConsumerConfig{Durable: "W", FilterSubject: "q.mine"}); err != nil {
+		t.Fatal(err)
+	}
+	// Two can't have the same messages.
+	n.create(jetstream.StreamConfig{Name: "SHARED", Sources: []*jetstream.StreamSource{{Name: "Q", FilterSubject: "q.mine"}}})
+	n.publish("q.mine", "again")
+	n.eventually("SHARED", "telling", func(i *jetstream.StreamInfo) bool { return i.Sources[0].Error != nil && i.State.Msgs == 0 })
+}
+
 func TestAMissingOriginIsToldAndWaitedFor(t *testing.T) {
 	n := start(t)
 	n.create(jetstream.StreamConfig{Name: "SINK", Sources: []*jetstream.StreamSource{

@@ -42,6 +42,36 @@ func (s *State) DeleteMessage(ctx context.Context, t *Topic, seq topics.Sequence
 	return wasRemoved(topics.RecordMessageDelete, r)
 }
 
+// DeleteMessages removes messages, those that are there, and waits until that has
+// been applied. The first failure is returned; the others may have been removed.
+func (s *State) DeleteMessages(ctx context.Context, t *Topic, seqs []topics.Sequence) error {
+	results := make(chan error, len(seqs))
+	for _, seq := range seqs {
+		b := binary.LittleEndian.AppendUint64(appendTopic(nil, t.id), uint64(seq))
+		t.group.queue.submit(topics.RecordMessageDelete, b, func(r any, err error) {
+			if did, ok := r.(removed); err == nil && ok && did.fault != nil && did.fault.ErrCode != codeNoSequence {
+				err = did.fault
+			}
+			results <- err
+		})
+	}
+	var failed error
+	for range seqs {
+		select {
+		case err := <-results:
+			if failed == nil && err != nil {
+				failed = fmt.Errorf("delete messages of topic %s: %w", t.name, err)
+			}
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", ErrUnknown, context.Cause(ctx))
+		}
+	}
+	return failed
+}
+
+// codeNoSequence is the err_code of a message that is not there.
+const codeNoSequence = 10043
+
 // CreateConsumer makes a consumer. An equal config under the same name gives the
 // consumer that is there. Faults: 10026 when the topic or the account has too
 // many, 10148 when there is another one of that name, and the store's.

@@ -413,12 +413,16 @@ func (w *world) checkSums(js jetstream.JetStream) {
 // is to come must be what there is.
 func (w *world) checkCounts(js jetstream.JetStream, all map[string][]stored) {
 	rng := w.random("counts")
+	times := 5
+	if long() {
+		times = 50
+	}
 	for _, topic := range []string{"LOG", "RECENT", "FULL", "EACH", "SHRINK", "BRIEF"} {
 		msgs := all[topic]
 		if len(msgs) == 0 {
 			continue
 		}
-		for range 20 {
+		for range times {
 			w.checkCount(js, rng, topic, msgs)
 		}
 	}

@@ -24,8 +24,11 @@ func (n *nemesis) String() string {
 // run disturbs for a while and leaves the broker running.
 func (n *nemesis) run(d time.Duration) {
 	for end := time.Now().Add(d); ; {
-		quiet := time.Duration(200+n.rng.IntN(2300)) * time.Millisecond
-		if n.rng.IntN(20) == 0 {
+		quiet := time.Duration(200+n.rng.IntN(800)) * time.Millisecond
+		if long() {
+			quiet *= 3
+		}
+		if n.rng.IntN(20) == 0 && long() {
 			quiet += 15 * time.Second // flushes have their time
 		}
 		left := time.Until(end)
@@ -59,7 +62,11 @@ func (n *nemesis) start() {
 	if err := n.w.broker.Run(); err != nil {
 		n.w.t.Fatal(err)
 	}
-	n.slowest = max(n.slowest, time.Since(began))
+	took := time.Since(began)
+	n.slowest = max(n.slowest, took)
+	if took > 5*time.Second {
+		n.w.t.Logf("%6.2fs a start took %s", began.Sub(n.w.began).Seconds(), took.Round(time.Millisecond))
+	}
 }
 
 func (n *nemesis) pause() {

@@ -250,7 +250,7 @@ func (w *world) retry(f func(context.Context) error) (tries int, err error) {
 func long() bool { return os.Getenv("HERALD_LONG") != "" }
 
 func TestSoak(t *testing.T) {
-	duration := 12 * time.Second
+	duration := 8 * time.Second
 	if long() {
 		duration = 10 * time.Minute
 	}

@@ -15,7 +15,9 @@
 //   - cluster.go: step-down and what a single node refuses
 //   - streamconfig.go, sourceconfig.go, streamupdate.go, consumerconfig.go,
 //     consumerupdate.go: what a config must be; pure functions
-//   - advisory.go: what is told on $JS.EVENT.ADVISORY.>
+//   - snapshot.go, restore.go, consumerbackup.go: backups, in the archive of
+//     broker/backup
+//   - advisory.go, batchadvisory.go: what is told on $JS.EVENT.ADVISORY.>
 //
 // Nothing is decided here that replicas could disagree on: a handler checks a
 // request and hands it to broker/state, whose committed answer it passes on.

@@ -21,8 +21,11 @@
 //	    layout; catalogue.go applies those of group 0.
 //	  - topicops.go and messageops.go change things; what spans group 0 and a data
 //	    group is done in steps that reconcile.go finishes after a crash.
+//	  - atomic.go and fast.go take the batches of publishers (ADR-50), teller.go
+//	    answers them where no entry does; republish.go publishes again.
+//	  - forget.go drops what the restart of the only node ends.
 //	  - expiry.go proposes the removal of what is too old.
 //
 // Whatever only a group's leader may do asks IsLeader, or is refused by the
-// group; nothing here counts the voters.
+// group; nothing but forget.go counts the voters.
 package state

@@ -284,11 +284,17 @@ func TestWhoIsNotThereIsSaidSo(t *testing.T) {
 		"STREAM.INFO.none": 10059, "STREAM.DELETE.none": 10059, "STREAM.UPDATE.none": 10056, "CONSUMER.INFO.S.none": 10014,
 		"CONSUMER.INFO.none.none": 10059, "CONSUMER.LIST.none": 10059, "STREAM.LEADER.STEPDOWN.S": 10010,
 		"STREAM.PEER.REMOVE.S": 10010, "CONSUMER.LEADER.STEPDOWN.S.none": 10010, "STREAM.MSG.GET.S": 10003,
-		"STREAM.MSG.DELETE.S": 10003, "STREAM.SNAPSHOT.none": 10059, "STREAM.RESTORE.S": 10130,
+		"STREAM.MSG.DELETE.S": 10003, "STREAM.SNAPSHOT.none": 10003, "STREAM.RESTORE.S": 10003,
 	} {
 		if got := errCode(raw(t, nc, subject, "")); got != code {
 			t.Errorf("%s: err_code %d, want %d", subject, got, code)
 		}
+	}
+	if got := errCode(raw(t, nc, "STREAM.SNAPSHOT.none", `{"deliver_subject":"d"}`)); got != 10059 {
+		t.Errorf("a backup of what isn't there: %d", got)
+	}
+	if got := errCode(raw(t, nc, "STREAM.RESTORE.S", `{"config":{"name":"S"}}`)); got != 10130 {
+		t.Errorf("a restore of what is there: %d", got)
 	}
 	m := nats.NewMsg("$JS.API.STREAM.INFO.S")
 	m.Header.Set("Nats-Required-Api-Level", "6")

@@ -279,10 +279,14 @@ func (f *flow) begin(t *state.Topic) topics.Sequence {
 	return 1
 }
 
-// lastSourced looks from the target's end for the last message of this source, and
-// when it was stored.
+// lastSourced returns the last message of this source, and when it was stored. The
+// target knows; one restored from a backup is searched from its end.
 func (f *flow) lastSourced() (topics.Sequence, topics.Nanos, error) {
 	data := f.target.Data()
+	filter, destination := f.labels()
+	if seq, at, ok := data.Sourced(f.source.Name, filter, destination); ok {
+		return seq, at, nil
+	}
 	_, seq := data.Bounds()
 	for seq > 0 && f.ctx.Err() == nil {
 		at, ok := data.Prev(nil, seq)

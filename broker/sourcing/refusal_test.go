@@ -44,3 +44,31 @@ func TestNothingIsCopiedBehindWhatIsRefused(t *testing.T) {
 		})
 	}
 }
+
+// TestWhatWasConsumedIsNotCopiedAgain copies into a work queue and empties it: how
+// far the copy has come must not be read off the messages that are left.
+func TestWhatWasConsumedIsNotCopiedAgain(t *testing.T) {
+	n := start(t)
+	n.create(jetstream.StreamConfig{Name: "O", Subjects: []string{"o"}})
+	for i := range 10 {
+		n.publish("o", fmt.Sprint(i))
+	}
+	s := n.create(jetstream.StreamConfig{Name: "Q", Retention: jetstream.WorkQueuePolicy, Sources: []*jetstream.StreamSource{{Name: "O"}}})
+	n.eventually("Q", "copied", func(i *jetstream.StreamInfo) bool { return i.State.LastSeq == 10 })
+	for seq := range uint64(10) {
+		if seq != 3 { // one is left in the middle
+			if err := s.DeleteMsg(n.ctx(), seq+1); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for range 2 { // replayed from the log, then read from the files
+		n.stop()
+		n.up()
+		n.publish("o", "new")
+	}
+	info := n.eventually("Q", "going on", func(i *jetstream.StreamInfo) bool { return i.State.LastSeq >= 12 })
+	if info.State.Msgs != 3 || info.State.LastSeq != 12 {
+		t.Errorf("%+v, want 3 messages, the last at 12", info.State)
+	}
+}

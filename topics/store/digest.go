@@ -95,6 +95,10 @@ func (t *Topic) digest(h *digester) error {
 			h.numbers(uint64(e.seq), uint64(e.time))
 		}
 	}
+	for _, key := range slices.Sorted(maps.Keys(t.sources)) {
+		h.text(key)
+		h.numbers(uint64(t.sources[key].seq), uint64(t.sources[key].at))
+	}
 	return t.digestConsumers(h)
 }
 

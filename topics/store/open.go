@@ -173,7 +173,7 @@ func (s *Store) loadTopics(db *stateDB, tx *bolt.Tx) error {
 		t := newTopic(s, topics.TopicID(id), r.account, *r.cfg, r.created)
 		t.messages, t.bytes, t.first, t.last = r.messages, r.bytes, r.first, r.last
 		t.firstTime, t.lastTime, t.lastMsgID = r.firstTime, r.lastTime, r.lastMsgID
-		t.saved = r.last
+		t.saved, t.sources = r.last, r.sources
 		if r.lastConsumer > 0 {
 			t.members = newConsumers()
 			t.members.lastID = r.lastConsumer

@@ -66,6 +66,9 @@ func (t *Topic) publishHeaders(off int, p *topics.Publish) topics.PublishResult 
 	h := parseHeaders(p.Header)
 	if h.msgID != "" && t.cfg.Mirror == nil && !t.checked {
 		if seq, ok := t.duplicate(h.msgID); ok {
+			if h.source != "" && p.Flags&topics.PublishSourced != 0 {
+				t.noteSource(h.source) // it is dealt with
+			}
 			return topics.PublishResult{Sequence: seq, Duplicate: true}
 		}
 	}
@@ -111,6 +114,9 @@ func (t *Topic) publishHeaders(off int, p *topics.Publish) topics.PublishResult 
 func (t *Topic) settle(p *topics.Publish, h *headers, seq topics.Sequence, ttl topics.Nanos) {
 	if ttl > 0 && t.alive(seq) {
 		t.expire(seq, ttl, p.Time)
+	}
+	if h.source != "" {
+		t.noteSource(h.source)
 	}
 	t.lastMsgID = string([]byte(h.msgID))
 	if h.msgID != "" {

@@ -4,7 +4,9 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/bits"
+	"slices"
 
 	"github.com/heraldmq/herald/topics"
 )
@@ -26,12 +28,14 @@ type topicRecord struct {
 	idsGone      uint64 // ordinals below are past the window
 	idsEnd       uint64 // ordinals from here on were not given yet
 	consumers    uint64 // how many there are
+	sources      map[string]sourced
 }
 
 func (t *Topic) record() topicRecord {
 	r := topicRecord{
 		account: t.account, created: t.created, cfg: t.cfg, messages: t.messages, bytes: t.bytes,
 		first: t.first, last: t.last, firstTime: t.firstTime, lastTime: t.lastTime, lastMsgID: t.lastMsgID,
+		sources: maps.Clone(t.sources),
 	}
 	if t.members != nil {
 		r.lastConsumer, r.consumers = t.members.lastID, uint64(len(t.members.byID))
@@ -42,14 +46,23 @@ func (t *Topic) record() topicRecord {
 	return r
 }
 
-const topicRecordVersion = 1
+// A record of version 2 ends with the topic's sources; topics without any are
+// written in version 1.
+const (
+	topicRecordVersion = 1
+	topicRecordSources = 2
+)
 
 func (r *topicRecord) append(dst []byte) ([]byte, error) {
 	cfg, err := json.Marshal(r.cfg)
 	if err != nil {
 		return nil, fmt.Errorf("encode the config of topic %s: %w", r.cfg.Name, err)
 	}
-	dst = append(dst, topicRecordVersion)
+	if len(r.sources) > 0 {
+		dst = append(dst, topicRecordSources)
+	} else {
+		dst = append(dst, topicRecordVersion)
+	}
 	for _, v := range []uint64{
 		uint64(r.created), r.messages, r.bytes, uint64(r.first), uint64(r.last), uint64(r.firstTime),
 		uint64(r.lastTime), uint64(r.lastConsumer), r.idsGone, r.idsEnd, r.consumers,
@@ -58,6 +71,16 @@ func (r *topicRecord) append(dst []byte) ([]byte, error) {
 	}
 	for _, s := range []string{r.account, r.lastMsgID, string(cfg)} {
 		dst = appendText(dst, s)
+	}
+	if len(r.sources) == 0 {
+		return dst, nil
+	}
+	dst = binary.AppendUvarint(dst, uint64(len(r.sources)))
+	for _, key := range slices.Sorted(maps.Keys(r.sources)) {
+		s := r.sources[key]
+		dst = appendText(dst, key)
+		dst = binary.AppendUvarint(dst, uint64(s.seq))
+		dst = binary.AppendUvarint(dst, uint64(s.at))
 	}
 	return dst, nil
 }
@@ -94,9 +117,10 @@ func (r *reader) text() string {
 }
 
 func decodeTopicRecord(b []byte) (r topicRecord, ok bool) {
-	if len(b) == 0 || b[0] != topicRecordVersion {
+	if len(b) == 0 || b[0] != topicRecordVersion && b[0] != topicRecordSources {
 		return r, false
 	}
+	version := b[0]
 	in := reader{b: b[1:], ok: true}
 	r.created = topics.Nanos(in.uvarint())
 	r.messages, r.bytes = in.uvarint(), in.uvarint()
@@ -106,6 +130,13 @@ func decodeTopicRecord(b []byte) (r topicRecord, ok bool) {
 	r.idsEnd, r.consumers = in.uvarint(), in.uvarint()
 	r.account, r.lastMsgID = in.text(), in.text()
 	cfg := in.text()
+	if version == topicRecordSources {
+		r.sources = make(map[string]sourced)
+		for n := in.uvarint(); n > 0 && in.ok; n-- {
+			key := in.text()
+			r.sources[key] = sourced{topics.Sequence(in.uvarint()), topics.Nanos(in.uvarint())}
+		}
+	}
 	r.cfg = new(topics.Config)
 	ok = in.ok && len(in.b) == 0 && json.Unmarshal([]byte(cfg), r.cfg) == nil && r.first <= r.last+1
 	return r, ok

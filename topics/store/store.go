@@ -198,6 +198,7 @@ func (s *Store) UpdateTopic(id topics.TopicID, cfg topics.Config) error {
 	}
 	before := t.cfg.Retention
 	t.configure(cfg)
+	t.forgetSources()
 	t.enforceAll()
 	if cfg.Retention != before && t.members != nil && len(t.members.byID) > 0 {
 		t.releaseUnneeded()

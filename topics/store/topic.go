@@ -28,10 +28,11 @@ type Topic struct {
 	refs      refRing
 	dead      deadSet
 	subjects  subjectTable
-	dedupe    *dedupe    // nil until a message had an id
-	expiries  *expiries  // nil until a message had a time to live
-	members   *consumers // nil until there was a consumer
-	removals  *removals  // nil until a message was removed
+	dedupe    *dedupe            // nil until a message had an id
+	expiries  *expiries          // nil until a message had a time to live
+	members   *consumers         // nil until there was a consumer
+	removals  *removals          // nil until a message was removed
+	sources   map[string]sourced // by sourceKey
 	lastMsgID string
 	grew      bool // in s.grown
 	gone      bool // deleted

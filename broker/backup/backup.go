@@ -134,14 +134,33 @@ func (r *Reader) Next() (*Entry, error) {
 	if name > nameMax || header > most || payload > most-header {
 		return nil, fmt.Errorf("%w: an entry of %d, %d and %d bytes", ErrArchive, name, header, payload)
 	}
-	b := make([]byte, name+header+payload)
-	if _, err := io.ReadFull(r.r, b); err != nil {
+	b, err := r.take(int(name + header + payload))
+	if err != nil {
 		return nil, damaged(err)
 	}
 	head := name + header
 	return &Entry{
 		Name: string(b[:name]), Time: at, Sequence: seq, Header: b[name:head:head], Payload: b[head:],
 	}, nil
+}
+
+// trusted is how much is made room for because an archive says so; more only as it
+// comes.
+const trusted = 1 << 20
+
+func (r *Reader) take(n int) ([]byte, error) {
+	b := make([]byte, min(n, trusted))
+	if _, err := io.ReadFull(r.r, b); err != nil {
+		return nil, err
+	}
+	for len(b) < n {
+		from := len(b)
+		b = append(b, make([]byte, min(n-from, from))...)
+		if _, err := io.ReadFull(r.r, b[from:]); err != nil {
+			return nil, err
+		}
+	}
+	return b, nil
 }
 
 // damaged tells a cut or broken archive from a reader that failed.

@@ -76,6 +76,25 @@ func TestAnArchiveWithoutAnEndIsIncomplete(t *testing.T) {
 	}
 }
 
+func TestLargeEntriesComeBackWhole(t *testing.T) {
+	big := bytes.Repeat([]byte("0123456789"), 700_000)
+	e := []Entry{{Name: "a", Sequence: 1, Header: []byte{}, Payload: big}}
+	if got, err := read(archive(t, e, true), 8<<20); !errors.Is(err, io.EOF) || !reflect.DeepEqual(got, e) {
+		t.Errorf("%d entries, %v", len(got), err)
+	}
+	// One that only says it is large takes no room for it.
+	allocs := testing.Benchmark(func(b *testing.B) {
+		b.ReportAllocs()
+		cut := archive(t, e, true)[:100]
+		for range b.N {
+			_, _ = read(cut, 64<<20)
+		}
+	}).AllocedBytesPerOp()
+	if allocs > 8<<20 {
+		t.Errorf("%d bytes for a claim", allocs)
+	}
+}
+
 func FuzzReader(f *testing.F) {
 	f.Add(archive(f, []Entry{{Name: "state.json", Time: 1, Payload: []byte("{}")}, {Name: "a", Sequence: 1}}, true))
 	f.Add([]byte("NATSARC1"))

@@ -29,12 +29,12 @@ func (w *world) settle() {
 	_, js := w.connect("settle")
 	for deadline := time.Now().Add(time.Minute); ; {
 		last := func(topic string) uint64 { return w.info(js, topic).State.LastSeq }
-		if last("MIRROR") == last("LOG") && last("SOURCED") == last("CHAIN")+last("LINE") {
+		if last("MIRROR") == last("LOG") && last("SOURCED") == last("CHAIN")+last("LINE") && last("DRAINED") == last("CHAIN") {
 			break
 		}
 		if time.Now().After(deadline) {
-			w.bad("behind", "a minute later a mirror or a topic with sources is: %d of %d, %d of %d and %d",
-				last("MIRROR"), last("LOG"), last("SOURCED"), last("CHAIN"), last("LINE"))
+			w.bad("wrong copy", "a minute later a mirror has %d of %d, one with two sources %d of %d and %d, a work queue got %d of %d",
+				last("MIRROR"), last("LOG"), last("SOURCED"), last("CHAIN"), last("LINE"), last("DRAINED"), last("CHAIN"))
 			break
 		}
 		<-time.After(100 * time.Millisecond)
@@ -142,7 +142,7 @@ func (w *world) info(js jetstream.JetStream, topic string) *jetstream.StreamInfo
 	return info
 }
 
-var topicNames = []string{"LOG", "CHAIN", "LINE", "QUEUE", "WANTED", "RECENT", "FULL", "EACH", "SHRINK", "SUM", "BRIEF", "KV_CELLS", "MIRROR", "SOURCED"}
+var topicNames = []string{"LOG", "CHAIN", "LINE", "QUEUE", "WANTED", "RECENT", "FULL", "EACH", "SHRINK", "SUM", "BRIEF", "KV_CELLS", "MIRROR", "SOURCED", "DRAINED"}
 
 // check holds what is there against what was answered.
 func (w *world) check() {

@@ -148,6 +148,7 @@ func (w *world) setUp() {
 
 	w.create(nc, "MIRROR", nil, map[string]any{"mirror": map[string]any{"name": "LOG"}})
 	w.create(nc, "SOURCED", nil, map[string]any{"sources": []map[string]any{{"name": "CHAIN"}, {"name": "LINE"}}})
+	w.create(nc, "DRAINED", nil, map[string]any{"retention": "workqueue", "sources": []map[string]any{{"name": "CHAIN"}}})
 
 	three := []string{"a", "b", "c"}
 	w.publisher("log1", "LOG", under("log", three), func(p *publisher) { p.ids, p.window = true, 200 })
@@ -169,6 +170,7 @@ func (w *world) setUp() {
 	w.reader(js, "LOG", "pushed", func(r *reader) { r.push = true })
 	w.reader(js, "QUEUE", "qa", func(r *reader) { r.workers, r.filter = 2, "queue.a.*" })
 	w.reader(js, "QUEUE", "qb", func(r *reader) { r.workers, r.filter = 1, "queue.b.*" })
+	w.reader(js, "DRAINED", "dr", func(r *reader) { r.workers = 1 })
 	w.reader(js, "WANTED", "wx", func(r *reader) { r.workers = 1 })
 	w.reader(js, "WANTED", "wy", func(r *reader) { r.workers = 2 })
 	w.cells = newCells(w, js)

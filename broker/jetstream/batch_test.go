@@ -91,6 +91,9 @@ func TestAtomicBatches(t *testing.T) {
 		{"s.a", id + "4" + at + "2", "", incomplete},
 		{"s.a", id + "5" + at + "1", "", ""},
 		{"s.a", id + "5" + at + "2 Nats-Batch-Commit:yes", "", refusal(400, 10200, "atomic publish batch commit is invalid")},
+		{"s.a", id + "5" + at + "1", "", ""},
+		{"s.a", id + "5" + at + "2 Nats-Required-Api-Level:99", "", refusal(412, 10185, "JetStream minimum api level required")},
+		{"s.a", id + "5" + at + "3", "", incomplete},
 		{"s.a", id + "6" + at + "1", strings.Repeat("x", 1001), refusal(400, 10054, "message size exceeds maximum allowed")},
 		// What is refused at the commit, with all of the batch.
 		{"s.a", id + "7" + at + "1", "", ""},

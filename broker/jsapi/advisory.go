@@ -135,7 +135,7 @@ type RestoreComplete struct {
 }
 
 // BatchAbandoned tells that an atomic batch was given up: Reason is "timeout",
-// "large" or "incomplete".
+// "large", "incomplete" or "unsupported".
 type BatchAbandoned struct {
 	Event
 	Account string `json:"account,omitempty"`

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/heraldmq/herald/broker/front"
+	"github.com/heraldmq/herald/broker/jsapi"
 	"github.com/heraldmq/herald/topics"
 )
 
@@ -71,6 +72,7 @@ const (
 	abandonedTimeout    = "timeout"
 	abandonedLarge      = "large"
 	abandonedIncomplete = "incomplete"
+	abandonedLevel      = "unsupported"
 )
 
 type batchKey struct {
@@ -114,15 +116,8 @@ func isBatched(header []byte) (id string, ok bool) {
 // headerField returns the first value of a field of a header block, "" if it isn't
 // there.
 func headerField(block []byte, key string) string {
-	_, rest, _ := bytes.Cut(block, []byte("\r\n"))
-	for len(rest) > 0 {
-		var line []byte
-		line, rest, _ = bytes.Cut(rest, []byte("\r\n"))
-		if k, v, ok := bytes.Cut(line, []byte(":")); ok && string(k) == key {
-			return string(bytes.TrimSpace(v))
-		}
-	}
-	return ""
+	v, _ := jsapi.HeaderValue(block, key)
+	return v
 }
 
 // withField returns a header block with one more field.
@@ -179,6 +174,10 @@ func (q *queue) stage(t *Topic, m *front.Captured, id string) *topics.Fault {
 	case commit != "" && commit != "1" && !marker:
 		s.remove(k, b)
 		return faultAtomicCommit
+	case !jsapi.LevelMet(m.Header):
+		s.remove(k, b)
+		q.abandoned(t, id, abandonedLevel)
+		return jsapi.ErrRequiredAPILevel
 	case b.last != place, place == 1 && marker, s.bytes+size > stagedBytesTotal:
 		s.remove(k, b)
 		q.abandoned(t, id, abandonedIncomplete)

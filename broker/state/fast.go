@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/heraldmq/herald/broker/front"
+	"github.com/heraldmq/herald/broker/jsapi"
 	"github.com/heraldmq/herald/replication"
 	"github.com/heraldmq/herald/topics"
 )
@@ -211,6 +212,10 @@ func (q *queue) fast(t *Topic, m *front.Captured) *topics.Fault {
 			return fault
 		}
 		q.nudge()
+	}
+	if !jsapi.LevelMet(m.Header) {
+		s.remove(f)
+		return jsapi.ErrRequiredAPILevel
 	}
 	f.until = q.now() + topics.Nanos(s.limits.Idle)
 	if o.op == fastPing {

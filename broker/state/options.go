@@ -93,7 +93,7 @@ type Hooks struct {
 	// OnConsumer: a consumer of a topic exists, has another config, or is gone.
 	OnConsumer func(t *Topic, name string, c Change)
 	// OnBatchAbandoned: an atomic batch was given up, and why ("timeout", "large",
-	// "incomplete"). It runs on a goroutine of the group's own.
+	// "incomplete", "unsupported"). It runs on a goroutine of the group's own.
 	OnBatchAbandoned func(t *Topic, id, why string)
 	// OnAdvertisement: an advertisement is new, changed, expired or withdrawn.
 	OnAdvertisement func(e catalogue.Event)

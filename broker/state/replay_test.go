@@ -3,7 +3,9 @@ package state
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -40,9 +42,7 @@ func TestReplayGivesTheSameState(t *testing.T) {
 			n.random(rt, i, op)
 		}
 		want := n.digest()
-		if err := os.CopyFS(dir+"/b", os.DirFS(dir+"/a")); err != nil {
-			rt.Fatal(err)
-		}
+		copyStill(rt, dir+"/b", dir+"/a")
 		killed := open(t, dir+"/b", small)
 		if got := killed.digest(); got != want {
 			rt.Fatalf("after a kill:\n%s\nbefore:\n%s", got, want)
@@ -55,6 +55,39 @@ func TestReplayGivesTheSameState(t *testing.T) {
 		}
 		stopped.close()
 	})
+}
+
+// copyStill copies a directory as it is at one moment, which a kill leaves too: when
+// the store has flushed meanwhile, it copies again.
+func copyStill(rt *rapid.T, to, from string) {
+	look := func() string {
+		var b strings.Builder
+		err := filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			i, err := d.Info()
+			if err == nil {
+				fmt.Fprintln(&b, path, i.Size(), i.ModTime())
+			}
+			return err
+		})
+		if err != nil {
+			return "" // something was removed under way
+		}
+		return b.String()
+	}
+	for range 1000 {
+		before := look()
+		err := os.CopyFS(to, os.DirFS(from))
+		if err == nil && before != "" && before == look() {
+			return
+		}
+		if err := os.RemoveAll(to); err != nil {
+			rt.Fatal(err)
+		}
+	}
+	rt.Fatal("the directory is never still")
 }
 
 // random does one thing out of a few.

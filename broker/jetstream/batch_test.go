@@ -237,9 +237,11 @@ func playFast(t *testing.T, nc *nats.Conn, steps []fastStep) {
 func flow(place, every int) string {
 	return fmt.Sprintf(`{"type":"ack","seq":%d,"msgs":%d}`, place, every)
 }
+
 func gap(expected, got int) string {
 	return fmt.Sprintf(`{"type":"gap","last_seq":%d,"seq":%d}`, expected, got)
 }
+
 func done(seq int, id string, count int) string {
 	return fmt.Sprintf(`{"seq":%d,"batch":"%s","count":%d}`, seq, id, count)
 }

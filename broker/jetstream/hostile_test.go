@@ -35,9 +35,15 @@ func TestAHostileBackupIsRefused(t *testing.T) {
 		return &backup.Entry{Name: backup.ConsumerPrefix + "C", Payload: []byte(`{"config":` + config + `,"state":{}}`)}
 	}
 	for _, e := range []*backup.Entry{
-		{Name: "s.x 1 0\r\n\r\nMSG evil", Sequence: 1}, {Name: "s.\n", Sequence: 1}, {Name: "s.*", Sequence: 1}, {Name: "", Sequence: 1}, {Name: "s..x", Sequence: 1}, {Name: "s.\x00", Sequence: 1},
+		{Name: "s.x 1 0\r\n\r\nMSG evil", Sequence: 1},
+		{Name: "s.\n", Sequence: 1},
+		{Name: "s.*", Sequence: 1},
+		{Name: "", Sequence: 1},
+		{Name: "s..x", Sequence: 1},
+		{Name: "s.\x00", Sequence: 1},
 		consumer(`{"deliver_subject":"d\r\nMSG evil","ack_policy":"none"}`), consumer(`{"deliver_subject":"d.*","ack_policy":"none"}`), consumer(`{"filter_subject":"a b"}`),
-		{Name: backup.ConsumerPrefix + "a\r\nb", Payload: []byte(`{"config":{},"state":{}}`)}, {Name: backup.ConsumerPrefix + "../x", Payload: []byte(`{"config":{},"state":{}}`)},
+		{Name: backup.ConsumerPrefix + "a\r\nb", Payload: []byte(`{"config":{},"state":{}}`)},
+		{Name: backup.ConsumerPrefix + "../x", Payload: []byte(`{"config":{},"state":{}}`)},
 	} {
 		if r := giveBack(t, nc, "S", request, archive(e)); errCode(r) != 10062 {
 			t.Errorf("%q %s: %v", e.Name, e.Payload, r)

@@ -45,9 +45,13 @@ func state(t *testing.T, a *nats.Conn) string {
 	t.Helper()
 	var all strings.Builder
 	for _, r := range []request{
-		{"$JS.API.STREAM.LIST", ""}, {"$JS.API.STREAM.INFO.SECRET", `{"subjects_filter":">","deleted_details":true}`},
-		{"$JS.API.CONSUMER.INFO.SECRET.CON", ""}, {"$HERALD.ADV.LIST", ""}, {"$HERALD.ADV.GET", `{"name":"adv-of-a"}`},
-		{"$JS.API.STREAM.MSG.GET.SECRET", `{"seq":1}`}, {"$JS.API.STREAM.MSG.GET.SECRET", `{"seq":3}`},
+		{"$JS.API.STREAM.LIST", ""},
+		{"$JS.API.STREAM.INFO.SECRET", `{"subjects_filter":">","deleted_details":true}`},
+		{"$JS.API.CONSUMER.INFO.SECRET.CON", ""},
+		{"$HERALD.ADV.LIST", ""},
+		{"$HERALD.ADV.GET", `{"name":"adv-of-a"}`},
+		{"$JS.API.STREAM.MSG.GET.SECRET", `{"seq":1}`},
+		{"$JS.API.STREAM.MSG.GET.SECRET", `{"seq":3}`},
 	} {
 		all.WriteString(ask(t, a, r.subject, r.body) + "\n")
 	}

@@ -292,8 +292,13 @@ func TestMonitoringNumbers(t *testing.T) {
 			}
 		}
 		for _, api := range []request{
-			{"$JS.API.STREAM.NAMES", `{"offset":%s}`}, {"$JS.API.STREAM.LIST", `{"offset":%s}`}, {"$JS.API.CONSUMER.LIST.S", `{"offset":%s}`}, {"$JS.API.CONSUMER.NAMES.S", `{"offset":%s}`},
-			{"$JS.API.STREAM.INFO.S", `{"offset":%s,"subjects_filter":">"}`}, {"$HERALD.ADV.LIST", `{"offset":%s,"limit":%s}`}, {"$SYS.REQ.ACCOUNT.PING.CONNZ", `{"offset":%s,"limit":%s,"cid":%s}`},
+			{"$JS.API.STREAM.NAMES", `{"offset":%s}`},
+			{"$JS.API.STREAM.LIST", `{"offset":%s}`},
+			{"$JS.API.CONSUMER.LIST.S", `{"offset":%s}`},
+			{"$JS.API.CONSUMER.NAMES.S", `{"offset":%s}`},
+			{"$JS.API.STREAM.INFO.S", `{"offset":%s,"subjects_filter":">"}`},
+			{"$HERALD.ADV.LIST", `{"offset":%s,"limit":%s}`},
+			{"$SYS.REQ.ACCOUNT.PING.CONNZ", `{"offset":%s,"limit":%s,"cid":%s}`},
 		} {
 			nc := s.connect(t, "x")
 			if got := ask(t, nc, api.subject, strings.ReplaceAll(api.body, "%s", n)); !json.Valid([]byte(got)) {

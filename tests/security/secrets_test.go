@@ -75,8 +75,13 @@ system_account: SYS
 	}
 	// Right and wrong, by every way in.
 	for _, o := range [][]nats.Option{
-		{nats.UserInfo("u", "s3cret-user")}, {nats.UserInfo("u", "s3cret-wrong")}, {nats.UserInfo("h", "s3cret-wrong")}, {nats.UserInfo("ghost", "s3cret-wrong")}, {nats.Token("s3cret-token")},
-		{nats.Nkey(public, func(nonce []byte) ([]byte, error) { return key.Sign(nonce) })}, {nats.Nkey(public, func([]byte) ([]byte, error) { return []byte("s3cret-sig"), nil })},
+		{nats.UserInfo("u", "s3cret-user")},
+		{nats.UserInfo("u", "s3cret-wrong")},
+		{nats.UserInfo("h", "s3cret-wrong")},
+		{nats.UserInfo("ghost", "s3cret-wrong")},
+		{nats.Token("s3cret-token")},
+		{nats.Nkey(public, func(nonce []byte) ([]byte, error) { return key.Sign(nonce) })},
+		{nats.Nkey(public, func([]byte) ([]byte, error) { return []byte("s3cret-sig"), nil })},
 		{nats.UserJWT(func() (string, error) { return "s3cret-jwt", nil }, func([]byte) ([]byte, error) { return []byte("s3cret-sig"), nil })},
 	} {
 		nc, err := nats.Connect(b.URL, append(o, nats.NoReconnect())...)
@@ -90,7 +95,9 @@ system_account: SYS
 		}
 	}
 	for i, h := range []http.Header{
-		{"Cookie": {"uc=u; pc=s3cret-user; tc=s3cret-token"}}, {"Cookie": {"uc=u; pc=s3cret-cookie; other=s3cret-cookie"}}, {"Authorization": {"Bearer s3cret-header"}},
+		{"Cookie": {"uc=u; pc=s3cret-user; tc=s3cret-token"}},
+		{"Cookie": {"uc=u; pc=s3cret-cookie; other=s3cret-cookie"}},
+		{"Authorization": {"Bearer s3cret-header"}},
 		{"Authorization": {"Basic " + base64.StdEncoding.EncodeToString([]byte("u:s3cret-basic"))}},
 	} {
 		c, r, err := websocket.DefaultDialer.Dial(fmt.Sprintf("ws://127.0.0.1:%d/s3cret-path?jwt=s3cret-query&x=aa%%73secret", web), h)

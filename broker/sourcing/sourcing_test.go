@@ -203,8 +203,7 @@ func TestSourcesAreMergedOnceWithFiltersAndTransforms(t *testing.T) {
 func TestWorkQueuesAreConsumed(t *testing.T) {
 	n := start(t)
 	queue := n.create(jetstream.StreamConfig{Name: "Q", Subjects: []string{"q.>"}, Retention: jetstream.WorkQueuePolicy})
-	worker, err := queue.CreateConsumer(n.ctx(), jetstream.ConsumerConfig{Durable: "W", FilterSubject: "q.mine"})
-	if err != nil {
+	if _, err := queue.CreateConsumer(n.ctx(), jetstream.ConsumerConfig{Durable: "W", FilterSubject: "q.mine"}); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 600 {
@@ -224,10 +223,8 @@ func TestWorkQueuesAreConsumed(t *testing.T) {
 	if m := n.message("SINK", 600); string(m.Data) != "599" {
 		t.Errorf("message 600 is %q", m.Data)
 	}
-	if queue, err = n.js.Stream(n.ctx(), "Q"); err != nil {
-		t.Fatal(err)
-	}
-	if worker, err = queue.Consumer(n.ctx(), "W"); err != nil {
+	worker, err := n.js.Consumer(n.ctx(), "Q", "W")
+	if err != nil {
 		t.Fatal(err)
 	}
 	if m, err := worker.Next(); err != nil || string(m.Data()) != "kept" {

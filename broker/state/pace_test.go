@@ -48,7 +48,7 @@ func TestABatchIsHeldNoLongerThanTheLastWasUnderWay(t *testing.T) {
 			time.Sleep(min(disk, holdMax) - 1)
 			synctest.Wait()
 			b.wantSizes(1)
-			time.Sleep(1)
+			time.Sleep(1 * time.Nanosecond)
 			synctest.Wait()
 			b.wantSizes(1, 1)
 			b.publish("c")

@@ -58,7 +58,7 @@ func (e *expander) expand(text string, count int) (string, error) {
 func random(least, most int) (string, error) {
 	const letters = "abcdefghijklmnopqrstuvwxyz0123456789"
 	if least < 0 || most < least || most > 1<<20 {
-		return "", fmt.Errorf("Random %d %d: want 0 <= least <= most <= 1048576", least, most)
+		return "", fmt.Errorf("{{Random %d %d}}: want 0 <= least <= most <= 1048576", least, most)
 	}
 	b := make([]byte, least+rand.IntN(most-least+1))
 	for i := range b {

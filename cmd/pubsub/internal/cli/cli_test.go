@@ -387,7 +387,7 @@ x_runbook: https://example.org/orders
 	w.must("advertise", "withdraw", "orders")
 	w.must("advertise", "withdraw", "orders", "--if-exists")
 	watch.until(&watch.out, `"event":"withdrawn"`)
-	if o := w.with(t.Context(), "name: a\nsubject: &x b\n", "advertise", "put", "-f", "-"); o.code != exitUsage || !strings.Contains(o.err, "line 2") {
+	if o := w.with(t.Context(), "name: a\nname: b\n", "advertise", "put", "-f", "-"); o.code != exitUsage || !strings.Contains(o.err, "line 2") {
 		t.Errorf("%+v", o)
 	}
 }

@@ -122,11 +122,11 @@ func rows() []row {
 		if size == 128 {
 			raw, goTarget = 4, 1.5
 		}
-		add(fmt.Sprintf("consume, explicit ack, %d B", size), "raw", raw, filled(jetstream.AckExplicitPolicy, func(u string) (float64, error) { return rawConsume(u, stream, "c", true, total) }))
-		add(fmt.Sprintf("consume, no ack, %d B", size), "raw", raw, filled(jetstream.AckNonePolicy, func(u string) (float64, error) { return rawConsume(u, stream, "c", false, total) }))
-		add(fmt.Sprintf("consume, explicit ack, %d B", size), "nats.go", goTarget, filled(jetstream.AckExplicitPolicy, func(u string) (float64, error) { return goConsume(u, "c", total) }))
-		add(fmt.Sprintf("fetch 500, explicit ack, %d B", size), "nats.go", goTarget, filled(jetstream.AckExplicitPolicy, func(u string) (float64, error) { return goFetch(u, total) }))
-		add(fmt.Sprintf("ordered, %d B", size), "nats.go", goTarget, filled(jetstream.AckNonePolicy, func(u string) (float64, error) { return goConsume(u, "ordered", total) }))
+		add(fmt.Sprintf("consume, explicit ack, %d B", size), "raw", raw, filled(jetstream.AckExplicitPolicy, func(u string) (float64, error) { return rawConsume(u, stream, "c", true, size, total) }))
+		add(fmt.Sprintf("consume, no ack, %d B", size), "raw", raw, filled(jetstream.AckNonePolicy, func(u string) (float64, error) { return rawConsume(u, stream, "c", false, size, total) }))
+		add(fmt.Sprintf("consume, explicit ack, %d B", size), "nats.go", goTarget, filled(jetstream.AckExplicitPolicy, func(u string) (float64, error) { return goConsume(u, "c", size, total) }))
+		add(fmt.Sprintf("fetch, explicit ack, %d B", size), "nats.go", goTarget, filled(jetstream.AckExplicitPolicy, func(u string) (float64, error) { return goFetch(u, size, total) }))
+		add(fmt.Sprintf("ordered, %d B", size), "nats.go", goTarget, filled(jetstream.AckNonePolicy, func(u string) (float64, error) { return goConsume(u, "ordered", size, total) }))
 	}
 	return out
 }

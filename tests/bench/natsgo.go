@@ -175,7 +175,7 @@ func goBatch(url string, size, total int) (float64, error) {
 
 // goConsume reads total messages with nats.go with nats.go, from an ordered consumer or the one
 // named.
-func goConsume(url, how string, total int) (float64, error) {
+func goConsume(url, how string, size, total int) (float64, error) {
 	nc, err := nats.Connect(url)
 	if err != nil {
 		return 0, err
@@ -206,7 +206,7 @@ func goConsume(url, how string, total int) (float64, error) {
 		if n++; n == total {
 			close(done)
 		}
-	}, jetstream.PullMaxMessages(5000))
+	}, jetstream.PullMaxMessages(inFlight(size)))
 	if err != nil {
 		return 0, err
 	}
@@ -220,8 +220,13 @@ func goConsume(url, how string, total int) (float64, error) {
 	return rate, nc.Flush()
 }
 
-// goFetch reads total messages of the consumer "c" by Fetch, 500 at a time.
-func goFetch(url string, total int) (float64, error) {
+// inFlight is how many messages of size bytes to ask for at a time: well below
+// the 64 MiB that both brokers hold for a connection.
+func inFlight(size int) int { return min(5000, 16<<20/size) }
+
+// goFetch reads total messages of the consumer "c" by Fetch, 500 at a time where that
+// many fit.
+func goFetch(url string, size, total int) (float64, error) {
 	nc, err := nats.Connect(url)
 	if err != nil {
 		return 0, err
@@ -237,7 +242,7 @@ func goFetch(url string, total int) (float64, error) {
 	}
 	began := time.Now()
 	for n := 0; n < total; {
-		batch, err := c.Fetch(500, jetstream.FetchMaxWait(10*time.Second))
+		batch, err := c.Fetch(min(500, inFlight(size), total-n), jetstream.FetchMaxWait(10*time.Second))
 		if err != nil {
 			return 0, err
 		}

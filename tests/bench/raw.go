@@ -201,9 +201,9 @@ func rawDurable(url, subject string, size, window, total int) (float64, error) {
 	return float64(total) / time.Since(began).Seconds(), nil
 }
 
-// rawConsume pulls total messages from a consumer and acknowledges each when
-// ack is set; it returns messages per second.
-func rawConsume(url, stream, consumer string, ack bool, total int) (float64, error) {
+// rawConsume pulls total messages of size bytes from a consumer and acknowledges
+// each when ack is set; it returns messages per second.
+func rawConsume(url, stream, consumer string, ack bool, size, total int) (float64, error) {
 	c, err := rawDial(url)
 	if err != nil {
 		return 0, err
@@ -215,7 +215,7 @@ func rawConsume(url, stream, consumer string, ack bool, total int) (float64, err
 	if err := c.barrier(); err != nil {
 		return 0, err
 	}
-	const batch = 5000
+	batch := inFlight(size) // two requests are open at a time
 	next := func() string {
 		body := fmt.Sprintf(`{"batch":%d,"expires":30000000000}`, batch)
 		return fmt.Sprintf("PUB $JS.API.CONSUMER.MSG.NEXT.%s.%s _INBOX.raw.1 %d\r\n%s\r\n", stream, consumer, len(body), body)
@@ -244,31 +244,31 @@ func rawConsume(url, stream, consumer string, ack bool, total int) (float64, err
 			line := buf[used : used+eol]
 			if !bytes.HasPrefix(line, []byte("MSG ")) {
 				if bytes.HasPrefix(line, []byte("HMSG ")) {
-					size, _ := strconv.Atoi(string(bytes.TrimSpace(line[bytes.LastIndexByte(line, ' ')+1:])))
-					if len(buf)-used-eol-1 < size+2 {
+					length, _ := strconv.Atoi(string(bytes.TrimSpace(line[bytes.LastIndexByte(line, ' ')+1:])))
+					if len(buf)-used-eol-1 < length+2 {
 						break
 					}
-					used += eol + 1 + size + 2
+					used += eol + 1 + length + 2
 					continue
 				}
 				used += eol + 1
 				continue
 			}
 			last := bytes.LastIndexByte(line, ' ')
-			size := 0
+			length := 0
 			for _, d := range line[last+1:] {
 				if d >= '0' && d <= '9' {
-					size = size*10 + int(d-'0')
+					length = length*10 + int(d-'0')
 				}
 			}
-			if len(buf)-used-eol-1 < size+2 {
+			if len(buf)-used-eol-1 < length+2 {
 				break
 			}
 			if ack {
 				reply := line[bytes.LastIndexByte(line[:last], ' ')+1 : last]
 				acks = append(append(append(acks, "PUB "...), reply...), " 4\r\n+ACK\r\n"...)
 			}
-			used += eol + 1 + size + 2
+			used += eol + 1 + length + 2
 			got++
 			if since++; since == batch {
 				since = 0

@@ -5,8 +5,11 @@
 // no consensus:
 //
 //   - topics/subject: the grammar of subjects and patterns
+//   - topics/transform: mappings from subjects to subjects
+//   - topics/schedule: times at which a message is to be published
 //   - topics/interest: the index from a subject to those who want it
 //   - topics/store: the messages of one group's topics, in memory and on disk
+//   - topics/datafile: the immutable files they are flushed into
 //   - topics/consumer: a reader's place in a topic, as a pure state machine
 //   - topics/catalogue: which topics and advertisements exist
 //

@@ -176,18 +176,26 @@ func (s *Server) acceptLoop(l net.Listener) {
 
 // spawn runs a connection's goroutine unless the server is closing.
 func (s *Server) spawn(f func(), conn net.Conn) {
-	s.mu.Lock()
-	if s.closed {
-		s.mu.Unlock()
-		_ = conn.Close()
+	if !s.enter(conn) {
 		return
 	}
-	s.wait.Add(1)
-	s.mu.Unlock()
 	go func() {
 		defer s.wait.Done()
 		f()
 	}()
+}
+
+// enter counts a connection's goroutine, which must end with s.wait.Done; or
+// closes the connection and tells false, when the server is closing.
+func (s *Server) enter(conn net.Conn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		_ = conn.Close()
+		return false
+	}
+	s.wait.Add(1)
+	return true
 }
 
 // closeGrace is how long clients have to take what waits for them at Close.

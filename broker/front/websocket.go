@@ -126,16 +126,10 @@ func (s *Server) upgrade(rw http.ResponseWriter, r *http.Request) {
 
 // spawnHere is spawn on the caller's goroutine.
 func (s *Server) spawnHere(f func(), conn net.Conn) {
-	s.mu.Lock()
-	if s.closed {
-		s.mu.Unlock()
-		_ = conn.Close()
-		return
+	if s.enter(conn) {
+		defer s.wait.Done()
+		f()
 	}
-	s.wait.Add(1)
-	s.mu.Unlock()
-	defer s.wait.Done()
-	f()
 }
 
 // forwardedFor is the client's address as a proxy in front of us names it.

@@ -13,17 +13,26 @@ import (
 
 const stream = "BENCH"
 
+// dial connects to a server and its JetStream.
+func dial(url string, opts ...jetstream.JetStreamOpt) (*nats.Conn, jetstream.JetStream, error) {
+	nc, err := nats.Connect(url)
+	if err != nil {
+		return nil, nil, err
+	}
+	js, err := jetstream.New(nc, opts...)
+	if err != nil {
+		nc.Close()
+	}
+	return nc, js, err
+}
+
 // setup empties the server's stream and makes it anew.
 func setup(url string) error {
-	nc, err := nats.Connect(url)
+	nc, js, err := dial(url)
 	if err != nil {
 		return err
 	}
 	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return err
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	_ = js.DeleteStream(ctx, stream)
@@ -32,15 +41,11 @@ func setup(url string) error {
 }
 
 func addConsumer(url, name string, ack jetstream.AckPolicy) error {
-	nc, err := nats.Connect(url)
+	nc, js, err := dial(url)
 	if err != nil {
 		return err
 	}
 	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return err
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	_, err = js.CreateConsumer(ctx, stream, jetstream.ConsumerConfig{Durable: name, AckPolicy: ack, MaxAckPending: 100_000})
@@ -107,15 +112,11 @@ func goLive(url string, pubs, subs, size, total int) (float64, error) {
 // goDurable publishes with nats.go: window 1 is one outstanding publish at a
 // time, otherwise asynchronously with that many unacknowledged.
 func goDurable(url string, size, window, total int) (float64, error) {
-	nc, err := nats.Connect(url)
+	nc, js, err := dial(url, jetstream.WithPublishAsyncMaxPending(window))
 	if err != nil {
 		return 0, err
 	}
 	defer nc.Close()
-	js, err := jetstream.New(nc, jetstream.WithPublishAsyncMaxPending(window))
-	if err != nil {
-		return 0, err
-	}
 	data := bytes.Repeat([]byte("x"), size)
 	began := time.Now()
 	if window == 1 {
@@ -147,15 +148,11 @@ func goDurable(url string, size, window, total int) (float64, error) {
 
 // goBatch publishes in batches: 500 asynchronously, then waits for all of them.
 func goBatch(url string, size, total int) (float64, error) {
-	nc, err := nats.Connect(url)
+	nc, js, err := dial(url)
 	if err != nil {
 		return 0, err
 	}
 	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return 0, err
-	}
 	data := bytes.Repeat([]byte("x"), size)
 	began := time.Now()
 	for sent := 0; sent < total; sent += 500 {
@@ -176,15 +173,11 @@ func goBatch(url string, size, total int) (float64, error) {
 // goConsume reads total messages with nats.go with nats.go, from an ordered consumer or the one
 // named.
 func goConsume(url, how string, size, total int) (float64, error) {
-	nc, err := nats.Connect(url)
+	nc, js, err := dial(url)
 	if err != nil {
 		return 0, err
 	}
 	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return 0, err
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	var c jetstream.Consumer
@@ -227,15 +220,11 @@ func inFlight(size int) int { return min(5000, 16<<20/size) }
 // goFetch reads total messages of the consumer "c" by Fetch, 500 at a time where that
 // many fit.
 func goFetch(url string, size, total int) (float64, error) {
-	nc, err := nats.Connect(url)
+	nc, js, err := dial(url)
 	if err != nil {
 		return 0, err
 	}
 	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return 0, err
-	}
 	c, err := js.Consumer(context.Background(), stream, "c")
 	if err != nil {
 		return 0, err

@@ -102,15 +102,11 @@ func restart(bin, dir string) (string, error) {
 		if err := s.run(); err != nil {
 			return 0, err
 		}
-		nc, err := nats.Connect(s.url)
+		nc, js, err := dial(s.url)
 		if err != nil {
 			return 0, err
 		}
 		defer nc.Close()
-		js, err := jetstream.New(nc)
-		if err != nil {
-			return 0, err
-		}
 		st, err := js.Stream(context.Background(), stream)
 		if err != nil {
 			return 0, err
@@ -146,15 +142,11 @@ func manyTopics(bin, dir string) (string, error) {
 		return "", err
 	}
 	defer func() { s.stop() }()
-	nc, err := nats.Connect(s.url)
+	nc, js, err := dial(s.url)
 	if err != nil {
 		return "", err
 	}
 	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return "", err
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	began := time.Now()

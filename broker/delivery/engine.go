@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/heraldmq/herald/topics"
+	"github.com/heraldmq/herald/topics/consumer"
 )
 
 // Change says what happened to a consumer.
@@ -76,12 +77,18 @@ func (e *Engine) arouse(t Topic, name string) {
 	if c == nil {
 		return
 	}
-	cfg := c.Config()
-	if cfg.IsPush() || e.threshold(&cfg) > 0 || c.NumAckPending() > 0 {
+	if e.restless(c) {
 		if r := e.reader(t.ID(), name); r != nil {
 			r.wake()
 		}
 	}
+}
+
+// restless tells whether a consumer has something to do although nobody asks it
+// for messages. The others cost no memory here until somebody does.
+func (e *Engine) restless(c *consumer.Consumer) bool {
+	cfg := c.Config()
+	return cfg.IsPush() || e.threshold(&cfg) > 0 || c.NumAckPending() > 0
 }
 
 // dropAll lets go of all consumers; those who wait get a status.
@@ -143,8 +150,8 @@ func (e *Engine) ConsumerChanged(id topics.TopicID, name string, change Change) 
 	switch change {
 	case Created:
 		e.pool.call(func() {
-			if t := e.topic(id); t != nil {
-				e.arouse(t.data, name)
+			if t := e.o.Topic(id); t != nil {
+				e.arouse(t, name)
 			}
 		})
 	case Updated:

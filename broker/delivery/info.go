@@ -27,9 +27,10 @@ type LiveInfo struct {
 }
 
 // Info returns how a consumer stands, as one consistent picture. It reports false
-// when the consumer isn't here.
+// when the consumer isn't here, or nobody has used it since this node leads: what
+// is committed is then all there is to know.
 func (e *Engine) Info(id topics.TopicID, name string) (LiveInfo, bool) {
-	r := e.reader(id, name)
+	r := e.inUse(id, name)
 	if r == nil {
 		return LiveInfo{}, false
 	}
@@ -59,6 +60,26 @@ func (e *Engine) Info(id topics.TopicID, name string) (LiveInfo, bool) {
 	}
 	i.OldestPending, i.OldestSince, _ = r.c.OldestPending()
 	return i, true
+}
+
+// inUse returns a consumer's reader, made only where it has something to do.
+func (e *Engine) inUse(id topics.TopicID, name string) *reader {
+	e.mu.RLock()
+	t := e.topics[id]
+	e.mu.RUnlock()
+	if t != nil {
+		if r := t.find(name); r != nil {
+			return r
+		}
+	}
+	data := e.o.Topic(id)
+	if data == nil {
+		return nil
+	}
+	if c := data.Consumer(name); c == nil || !e.restless(c) {
+		return nil
+	}
+	return e.reader(id, name)
 }
 
 // heedBound makes push_bound current: clients read it just after they have

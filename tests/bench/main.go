@@ -209,8 +209,22 @@ func run(only string, reps int, out string, scale bool) error {
 		fmt.Print(text)
 		return nil
 	}
-	return os.WriteFile(filepath.Clean(out), []byte(text), 0o644)
+	return os.WriteFile(filepath.Clean(out), []byte(text+notes(out)), 0o644)
 }
+
+// notes returns the part of the file that people write: from notesHeading on.
+func notes(path string) string {
+	old, err := os.ReadFile(filepath.Clean(path))
+	if err != nil {
+		return ""
+	}
+	if i := strings.Index(string(old), notesHeading); i >= 0 {
+		return string(old[i:])
+	}
+	return ""
+}
+
+const notesHeading = "\n## What limits the rest\n"
 
 func median(v []float64) float64 {
 	if len(v) == 0 {

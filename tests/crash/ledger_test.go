@@ -93,26 +93,35 @@ func (l *ledger) publish(nc *nats.Conn, window int, stop <-chan struct{}) {
 		case ack := <-w.f.Ok():
 			l.acked[w.n] = ack.Sequence
 			return true
+		default: // an ack that is there counts, however little patience is left
+		}
+		select {
+		case ack := <-w.f.Ok():
+			l.acked[w.n] = ack.Sequence
+			return true
 		case <-w.f.Err():
 			return false
 		case <-time.After(patience):
 			return false
 		}
 	}
+	// What is still open when the broker is gone gets a moment in all.
+	settleAll := func() {
+		end := time.Now().Add(200 * time.Millisecond)
+		for _, w := range open {
+			settle(w, max(time.Until(end), 0))
+		}
+	}
 	for {
 		select {
 		case <-stop:
-			for _, w := range open {
-				settle(w, 50*time.Millisecond)
-			}
+			settleAll()
 			return
 		default:
 		}
 		f, err := js.PublishMsgAsync(l.message(l.sent), jetstream.WithRetryAttempts(0))
 		if err != nil {
-			for _, w := range open {
-				settle(w, 50*time.Millisecond)
-			}
+			settleAll()
 			return
 		}
 		open = append(open, waiting{l.sent, f})

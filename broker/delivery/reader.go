@@ -295,12 +295,8 @@ func (r *reader) heed(now topics.Nanos) {
 // a limit before it was acknowledged. The caller holds r.mu.
 func (r *reader) shed(now topics.Nanos) {
 	first, _ := r.topic.data.Bounds()
-	for seq, _, ok := r.c.OldestPending(); ok && seq < first; seq, _, ok = r.c.OldestPending() {
-		r.c.Drop(seq, now)
+	if r.c.Shed(first, now) {
 		r.recordAcks(now, false)
-	}
-	if first > r.c.Delivered().Stream+1 {
-		r.c.Trim(first)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"github.com/heraldmq/herald/broker/delivery"
 	"github.com/heraldmq/herald/broker/jsapi"
 	"github.com/heraldmq/herald/broker/state"
+	"github.com/heraldmq/herald/topics"
 	"github.com/heraldmq/herald/topics/consumer"
 )
 
@@ -27,6 +28,13 @@ func (s *Service) committedInfo(t *state.Topic, name string, live *delivery.Live
 	cfg := c.Config()
 	cfg.Metadata = jsapi.ReplyMetadata(cfg.Metadata)
 	now := s.o.Now()
+	if live == nil {
+		// c is a copy of ours: made a leading one, it can count, and knows what the
+		// topic has let go of.
+		c.Lead(t.Data())
+		first, _ := t.Data().Bounds()
+		c.Shed(first, topics.NanosOf(now))
+	}
 	info := &jsapi.ConsumerInfo{
 		Stream: t.Name(), Name: name, Created: wireTime(c.Created()), Config: &cfg, Time: now.UTC(),
 		Delivered: sequenceInfo(c.Delivered()), AckFloor: sequenceInfo(c.AckFloor()),
@@ -38,7 +46,6 @@ func (s *Service) committedInfo(t *state.Topic, name string, live *delivery.Live
 	if live != nil {
 		overlay(info, live)
 	} else {
-		c.Lead(t.Data()) // c is a copy of ours: only a leading one can count
 		info.NumPending = c.NumPending()
 	}
 	info.Paused = info.PauseRemaining > 0

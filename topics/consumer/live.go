@@ -243,6 +243,20 @@ func (c *Consumer) Drop(seq topics.Sequence, now topics.Nanos) bool {
 	return c.settle(seq)
 }
 
+// Shed makes the live copy follow a topic that begins at first: nothing before it
+// is pending or still to come. It tells whether anything was pending there, which
+// is to be recorded; the rest every copy finds for itself.
+func (c *Consumer) Shed(first topics.Sequence, now topics.Nanos) (dropped bool) {
+	for seq, _, ok := c.OldestPending(); ok && seq < first; seq, _, ok = c.OldestPending() {
+		c.Drop(seq, now)
+		dropped = true
+	}
+	if first > c.Delivered().Stream+1 {
+		c.Trim(first)
+	}
+	return dropped
+}
+
 // Nak asks for a message again, after a delay.
 func (c *Consumer) Nak(seq topics.Sequence, delay time.Duration, now topics.Nanos) bool {
 	return c.deferTo(seq, now.After(delay), now)

@@ -212,10 +212,7 @@ func (r *request) consumerDelete() (any, error) {
 
 func (r *request) consumerNames() (any, error) {
 	var req jsapi.PageRequest
-	if err := r.decode(&req); err != nil {
-		return nil, err
-	}
-	t, err := r.topic()
+	t, err := r.topicAsked(&req)
 	if err != nil {
 		return nil, err
 	}
@@ -228,10 +225,7 @@ func (r *request) consumerNames() (any, error) {
 
 func (r *request) consumerList() (any, error) {
 	var req jsapi.PageRequest
-	if err := r.decode(&req); err != nil {
-		return nil, err
-	}
-	t, err := r.topic()
+	t, err := r.topicAsked(&req)
 	if err != nil {
 		return nil, err
 	}

@@ -10,10 +10,7 @@ import (
 
 func (r *request) msgGet() (any, error) {
 	var req jsapi.MsgGetRequest
-	if err := r.decode(&req); err != nil {
-		return nil, err
-	}
-	t, err := r.topic()
+	t, err := r.topicAsked(&req)
 	if err != nil {
 		return nil, err
 	}
@@ -39,10 +36,7 @@ func (r *request) msgGet() (any, error) {
 
 func (r *request) msgDelete() (any, error) {
 	var req jsapi.MsgDeleteRequest
-	if err := r.decode(&req); err != nil {
-		return nil, err
-	}
-	t, err := r.topic()
+	t, err := r.topicAsked(&req)
 	if err != nil {
 		return nil, err
 	}

@@ -133,6 +133,15 @@ func (r *request) topic() (*state.Topic, error) {
 	return t, nil
 }
 
+// topicAsked reads the request's body and then finds the stream its subject
+// names: bad JSON is told before a stream that isn't there.
+func (r *request) topicAsked(body any) (*state.Topic, error) {
+	if err := r.decode(body); err != nil {
+		return nil, err
+	}
+	return r.topic()
+}
+
 // wait returns the context of a change that waits for its commit.
 func (r *request) wait() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(r.api.s.ctx, r.api.s.o.Timeout)

@@ -136,10 +136,7 @@ func (r *request) streamDelete() (any, error) {
 
 func (r *request) streamPurge() (any, error) {
 	var req jsapi.PurgeRequest
-	if err := r.decode(&req); err != nil {
-		return nil, err
-	}
-	t, err := r.topic()
+	t, err := r.topicAsked(&req)
 	if err != nil {
 		return nil, err
 	}
@@ -165,10 +162,7 @@ func (r *request) streamPurge() (any, error) {
 
 func (r *request) streamInfoReply() (any, error) {
 	var req jsapi.StreamInfoRequest
-	if err := r.decode(&req); err != nil {
-		return nil, err
-	}
-	t, err := r.topic()
+	t, err := r.topicAsked(&req)
 	if err != nil {
 		return nil, err
 	}

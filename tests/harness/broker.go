@@ -58,7 +58,6 @@ type Broker struct {
 	Log  string // path of what it prints
 
 	bin  string
-	args []string
 	mu   sync.Mutex
 	cmd  *exec.Cmd
 	done chan struct{}
@@ -108,10 +107,6 @@ func New(t testing.TB, conf string) *Broker {
 	return b
 }
 
-// Wrap makes the process start through another program, such as strace with
-// its arguments.
-func (b *Broker) Wrap(args ...string) { b.args = args }
-
 // Run starts the process and waits until it says that it is ready.
 func (b *Broker) Run() error {
 	b.mu.Lock()
@@ -125,8 +120,7 @@ func (b *Broker) Run() error {
 	if err != nil {
 		return err
 	}
-	line := append(append([]string{}, b.args...), b.bin, "-c", b.Conf)
-	cmd := exec.Command(line[0], line[1:]...)
+	cmd := exec.Command(b.bin, "-c", b.Conf)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = b.Dir, out, out
 	if err := cmd.Start(); err != nil {
 		return err

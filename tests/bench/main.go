@@ -141,15 +141,16 @@ func main() {
 	only := flag.String("only", "", "run only rows whose name or driver holds this word")
 	reps := flag.Int("reps", 3, "times each row is done by each server")
 	out := flag.String("out", "docs/benchmarks.md", "file to write the table to; - for standard output")
-	scale := flag.Bool("scale", true, "also measure restart, many topics and one publish against a raw fdatasync")
+	scale := flag.Bool("scale", true, "also measure restart, many topics, failover and one publish against a raw fdatasync")
+	nodes := flag.String("nodes", "1,3", "which to run: on one node, on three, or both")
 	flag.Parse()
-	if err := run(*only, *reps, *out, *scale); err != nil {
+	if err := run(*only, *reps, *out, *scale, *nodes); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-func run(only string, reps int, out string, scale bool) error {
+func run(only string, reps int, out string, scale bool, nodes string) error {
 	dir, err := os.MkdirTemp("", "herald-bench")
 	if err != nil {
 		return err
@@ -159,6 +160,32 @@ func run(only string, reps int, out string, scale bool) error {
 	if err != nil {
 		return err
 	}
+	var results []*result
+	var facts []string
+	if strings.Contains(nodes, "1") {
+		r, f, err := runSingle(herald, peer, dir, only, reps, scale)
+		if err != nil {
+			return err
+		}
+		results, facts = append(results, r...), append(facts, f...)
+	}
+	if strings.Contains(nodes, "3") {
+		r, f, err := runCluster(herald, peer, dir, only, reps, scale)
+		if err != nil {
+			return err
+		}
+		results, facts = append(results, r...), append(facts, f...)
+	}
+	text := report(results, facts, reps)
+	if out == "-" {
+		fmt.Print(text)
+		return nil
+	}
+	return os.WriteFile(filepath.Clean(out), []byte(text+notes(out)), 0o644)
+}
+
+// runSingle does the rows of one node.
+func runSingle(herald, peer, dir, only string, reps int, scale bool) (results []*result, facts []string, err error) {
 	var servers []*server
 	defer func() {
 		for _, s := range servers {
@@ -169,12 +196,11 @@ func run(only string, reps int, out string, scale bool) error {
 	for _, p := range []program{{"herald", herald, ""}, {"default", peer, ""}, {"always", peer, "sync_interval: always"}} {
 		s, err := p.start(dir)
 		if err != nil {
-			return err
+			return nil, nil, err
 		}
 		servers = append(servers, s)
 		byName[p.name] = s
 	}
-	var results []*result
 	for _, r := range rows() {
 		if only != "" && !strings.Contains(r.name, only) && !strings.Contains(r.driver, only) {
 			continue
@@ -196,7 +222,6 @@ func run(only string, reps int, out string, scale bool) error {
 		}
 		fmt.Fprintln(os.Stderr, res)
 	}
-	var facts []string
 	if scale {
 		for _, s := range servers {
 			s.stop()
@@ -204,12 +229,7 @@ func run(only string, reps int, out string, scale bool) error {
 		servers = nil
 		facts = measureScale(herald, dir)
 	}
-	text := report(results, facts, reps)
-	if out == "-" {
-		fmt.Print(text)
-		return nil
-	}
-	return os.WriteFile(filepath.Clean(out), []byte(text+notes(out)), 0o644)
+	return results, facts, nil
 }
 
 // notes returns the part of the file that people write: from notesHeading on.

@@ -26,26 +26,39 @@ type program struct {
 	name, bin, jetstream string
 }
 
-func (p program) start(dir string) (*server, error) {
+func freePort() (int, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	return l.Addr().(*net.TCPAddr).Port, l.Close()
+}
+
+func (p program) start(dir string) (*server, error) {
+	port, err := freePort()
 	if err != nil {
 		return nil, err
 	}
-	port := l.Addr().(*net.TCPAddr).Port
-	if err := l.Close(); err != nil {
+	s, err := p.prepare(dir, port, "")
+	if err != nil {
 		return nil, err
 	}
+	return s, s.run()
+}
+
+// prepare writes the configuration of a server that is to be run.
+func (p program) prepare(dir string, port int, extra string) (*server, error) {
 	s := &server{name: p.name, url: fmt.Sprintf("nats://127.0.0.1:%d", port), dir: filepath.Join(dir, p.name)}
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return nil, err
 	}
 	conf := filepath.Join(s.dir, "server.conf")
-	text := fmt.Sprintf("host: \"127.0.0.1\"\nport: %d\nserver_name: %q\njetstream { enabled: true, store_dir: %q\n%s }\n", port, p.name, filepath.Join(s.dir, "store"), p.jetstream)
+	text := fmt.Sprintf("host: \"127.0.0.1\"\nport: %d\nserver_name: %q\njetstream { enabled: true, store_dir: %q\n%s }\n", port, p.name, filepath.Join(s.dir, "store"), p.jetstream) + extra
 	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
 		return nil, err
 	}
 	s.cmd = exec.Command(p.bin, "-c", conf)
-	return s, s.run()
+	return s, nil
 }
 
 func (s *server) run() error {

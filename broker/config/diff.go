@@ -34,7 +34,7 @@ var fixed = []string{
 
 // hidden are the keys whose values are never shown, since secrets are in them
 // or below.
-var hidden = []string{"auth", "accounts", "tls", "websocket.tls", "metadata"}
+var hidden = []string{"auth", "accounts", "tls", "websocket.tls", "metadata", "cluster.password", "cluster.tls"}
 
 // quiet are the fields that say where the options came from.
 var quiet = []string{"config_file", "digest", "warnings"}

@@ -242,16 +242,15 @@ func (c *Command) accessFlags() []flagSpec {
 	}
 }
 
-// clusterFlags are read for nats-server's sake; this version runs one node.
+// clusterFlags join the node to others.
 func (c *Command) clusterFlags() []flagSpec {
-	refuse := func(string) error { return errors.New(clusterAdvice) }
 	return []flagSpec{
-		{"cluster_name", "NAME", "name of the cluster", c.over(func(o *Options, v string) { o.Cluster.Name = v })},
-		{"routes", "URLS", "(not supported: single node)", refuse},
-		{"cluster|cluster_listen", "URL", "(not supported: single node)", refuse},
-		{"no_advertise", "", "(nothing to advertise: single node)", c.on(func(*Options, bool) {})},
-		{"cluster_advertise", "HOST:PORT", "(not supported: single node)", refuse},
-		{"connect_retries", "N", "(not supported: single node)", refuse},
+		{"cluster_name", "NAME", "name of the cluster (default " + DefaultClusterName + ")", c.over(func(o *Options, v string) { o.Cluster.Name = v })},
+		{"cluster|cluster_listen", "URL", "where to listen for other nodes: HOST:PORT, nats://HOST:PORT, :PORT", c.clusterListen},
+		{"routes", "URLS", "other nodes, separated by commas: nats-route://[USER:PASSWORD@]HOST:PORT", c.routes},
+		{"cluster_advertise", "HOST:PORT", "address told to the other nodes", c.over(func(o *Options, v string) { o.Cluster.Advertise = v })},
+		{"no_advertise", "", "don't tell clients of the other nodes", c.on(func(o *Options, v bool) { o.Cluster.NoAdvertise = v })},
+		{"connect_retries", "N", "(ignored: a node that can't be reached is tried for ever)", c.number(-1, 1<<30, func(*Options, int) {})},
 	}
 }
 

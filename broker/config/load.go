@@ -36,6 +36,7 @@ type Command struct {
 	program   string // name the program was called by
 	file      string
 	overrides []func(*Options)
+	faults    Faults // of flags, found when they were laid over the file
 }
 
 // Load reads a command line: args without the program's name, which is given
@@ -70,9 +71,11 @@ func (c *Command) Reload() (*Options, error) {
 	} else if !foreign {
 		o.JetStream.Enabled = true
 	}
+	c.faults = nil
 	for _, f := range c.overrides {
 		f(o)
 	}
+	d.faults = append(d.faults, c.faults...)
 	if o.JetStream.StoreDir == "" {
 		o.JetStream.StoreDir = DefaultStoreDir
 		if foreign {
@@ -130,6 +133,7 @@ func (d *decoder) check(o *Options) {
 		d.faults = append(d.faults, Fault{cmp.Or(place, o.ConfigFile), fmt.Sprintf(format, args...)})
 	}
 	d.checkUsers(o, fault)
+	d.checkCluster(o, fault)
 	if int64(o.MaxPayload) > o.MaxPending && o.MaxPending > 0 {
 		fault("", "max_payload (%d) can't be larger than max_pending (%d)", o.MaxPayload, o.MaxPending)
 	}

@@ -6,6 +6,8 @@ import "time"
 const (
 	DefaultPort           = 4222
 	DefaultHTTPPort       = 8222 // where none is asked for by "http: host" alone
+	DefaultClusterPort    = 6222 // where a cluster block gives none
+	DefaultClusterName    = "herald"
 	DefaultMaxPayload     = 1 << 20
 	DefaultMaxControlLine = 4096
 	DefaultMaxPending     = 64 << 20
@@ -178,10 +180,31 @@ type HTTP struct {
 	At        string
 }
 
-// Cluster names the cluster this node belongs to.
+// Cluster is the listener for the other nodes of the cluster; Port 0 = a node
+// alone, which may still name a cluster.
 type Cluster struct {
-	Name string
-	At   string
+	Name        string
+	Host        string // loopback unless one was given
+	Port        int
+	Advertise   string   // host:port told to peers, "" = where the listener is
+	NoAdvertise bool     // don't tell clients of the other nodes
+	Routes      []string // host:port of peers, without credentials
+	User        string   // with Password the secret that all nodes share
+	Password    string
+	AuthTimeout time.Duration
+	TLS         *TLS
+	At          string
+}
+
+// Enabled tells whether the node takes part in a cluster.
+func (c *Cluster) Enabled() bool { return c.Port != 0 }
+
+// Secret is what the nodes prove to each other to know, "" for none.
+func (c *Cluster) Secret() string {
+	if c.User == "" && c.Password == "" {
+		return ""
+	}
+	return c.User + ":" + c.Password
 }
 
 // JetStream is the durable side.
@@ -260,6 +283,7 @@ func Defaults() *Options {
 		LameDuck:      DefaultLameDuck, LameDuckGrace: DefaultLameDuckGrace,
 		Auth:      Auth{Timeout: DefaultAuthTimeout},
 		HTTP:      HTTP{Host: "127.0.0.1"},
+		Cluster:   Cluster{Host: "127.0.0.1", AuthTimeout: DefaultAuthTimeout},
 		Websocket: Websocket{Host: "127.0.0.1", SameOrigin: true, HandshakeTimeout: DefaultTLSTimeout},
 		JetStream: JetStream{Strict: true},
 		Log:       Log{Time: true, Format: "text"},

@@ -67,11 +67,8 @@ func (d *decoder) textMap(name string, to *map[string]string) func(node) {
 	}
 }
 
-// Advice for what is refused in more than one place.
-const (
-	mapAdvice     = "publish to the other subject, or give a topic a subject_transform"
-	clusterAdvice = "this version runs a single node; remove it"
-)
+// mapAdvice is for what is refused in more than one place.
+const mapAdvice = "publish to the other subject, or give a topic a subject_transform"
 
 // limitKeys bound what connections may do.
 func (d *decoder) limitKeys(o *Options) []key {
@@ -137,8 +134,8 @@ func (d *decoder) processKeys(o *Options) []key {
 		{"logfile_max_num|log_max_num", d.number("logfile_max_num", &o.Log.MaxFiles, 0, 1<<20)},
 		{"pid_file|pidfile", d.text("pid_file", &o.PidFile)},
 		{"ports_file_dir", d.text("ports_file_dir", &o.PortsDir)},
-		{"connect_error_reports", d.ignore("connect_error_reports", "a single node has no routes to report on")},
-		{"reconnect_error_reports", d.ignore("reconnect_error_reports", "a single node has no routes to report on")},
+		{"connect_error_reports", d.ignore("connect_error_reports", "a peer that can't be reached is reported once until that changes")},
+		{"reconnect_error_reports", d.ignore("reconnect_error_reports", "a peer that can't be reached is reported once until that changes")},
 		{"prof_port", d.ignore("prof_port", "Herald has no profiling port")},
 		{"prof_block_rate", d.ignore("prof_block_rate", "Herald has no profiling port")},
 		{"disable_sublist_cache", d.ignore("disable_sublist_cache", "Herald's caches belong to the sessions and need no switch")},
@@ -361,20 +358,4 @@ func (d *decoder) websocket(n node, w *Websocket) {
 	if w.TLS == nil && !w.NoTLS {
 		d.fault(n, "websocket wants tls { cert_file, key_file }, or no_tls: true for plain connections")
 	}
-}
-
-// cluster reads the name of the cluster. One node is all this version runs, so
-// whatever would join others is refused rather than left unheard.
-func (d *decoder) cluster(n node, c *Cluster) {
-	c.At = n.place()
-	keys := []key{{"name", d.text("name", &c.Name)}}
-	for _, name := range []string{
-		"listen", "host|net", "port", "advertise|cluster_advertise", "no_advertise", "routes", "authorization", "tls",
-		"connect_retries", "connect_backoff", "permissions", "pool_size", "accounts", "compression", "ping_interval",
-		"ping_max", "write_deadline", "write_timeout",
-	} {
-		short, _, _ := strings.Cut(name, "|")
-		keys = append(keys, key{name, d.refuse("cluster."+short, clusterAdvice)})
-	}
-	d.block(n, "cluster", keys)
 }

@@ -30,6 +30,10 @@ var (
 	ErrOutcomeUnknown = errors.New("the outcome of the proposal is unknown")
 )
 
+// ErrOnlyReplica: no other node confirms that it holds the group, so what is here,
+// damaged as it is, may be all there is. Restore it, or bring the other nodes back.
+var ErrOnlyReplica = errors.New("no other node confirms that it holds the group")
+
 // What Fatal can be called with, besides I/O errors.
 var (
 	// ErrDiskHung: a write has not come back within Config.WriteDeadline.

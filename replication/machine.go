@@ -1,6 +1,7 @@
 package replication
 
 import (
+	"context"
 	"io"
 
 	"github.com/heraldmq/herald/topics"
@@ -39,4 +40,29 @@ type Snapshot interface {
 	Persist(w io.Writer) error
 	// Release is called once, whether or not Persist was.
 	Release()
+}
+
+// FileSource is a StateMachine whose snapshots are manifests of files. SendFile
+// writes what a replica that installs such a snapshot asked for. It is called on
+// any goroutine.
+type FileSource interface {
+	SendFile(ctx context.Context, request []byte, w io.Writer) error
+}
+
+// FileReceiver is the other end: Prefetch is called with the manifest of another
+// node's snapshot before raft sees it, beside Apply and not on raft's goroutine. It
+// asks for the files it lacks; Restore then adopts them. After an error the leader
+// tries again, and what has been fetched should be found then. Only one call of a
+// group runs at a time.
+type FileReceiver interface {
+	Prefetch(ctx context.Context, manifest []byte, fetch Fetch) error
+}
+
+// Fetch asks the node a manifest is from; its FileSource answers.
+type Fetch func(ctx context.Context, request []byte) (io.ReadCloser, error)
+
+// Digester is a StateMachine that can say what it holds in few bytes: replicas that
+// have applied the same index give the same answer.
+type Digester interface {
+	Digest(ctx context.Context) (at topics.Index, digest []byte, err error)
 }

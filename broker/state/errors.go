@@ -18,6 +18,9 @@ var ErrBusy = errors.New("too much is waiting to be written")
 // ErrClosed is returned after Close.
 var ErrClosed = errors.New("state is closed")
 
+// ErrAlone is returned by what needs a cluster where there is none.
+var ErrAlone = errors.New("this node is not part of a cluster")
+
 // The refusals this package answers with by itself.
 var (
 	faultTopicNotFound    = &topics.Fault{Status: 404, ErrCode: 10059, Text: "stream not found"}

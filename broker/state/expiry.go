@@ -19,7 +19,7 @@ const (
 // when to ask. It holds the next due time of those topics that have one, and no
 // timer runs while there are none.
 type expiry struct {
-	group *Group
+	group *replica
 	now   func() topics.Nanos
 	wake  chan struct{} // capacity 1
 
@@ -31,7 +31,7 @@ type expiry struct {
 	asked map[topics.TopicID]topics.Nanos // when the last one was; only those asked within expiryPause
 }
 
-func newExpiry(g *Group, now func() topics.Nanos) *expiry {
+func newExpiry(g *replica, now func() topics.Nanos) *expiry {
 	return &expiry{
 		group: g, now: now, wake: make(chan struct{}, 1),
 		dirty: map[topics.TopicID]struct{}{}, due: map[topics.TopicID]topics.Nanos{}, asked: map[topics.TopicID]topics.Nanos{},
@@ -164,7 +164,7 @@ func (e *expiry) turn() topics.Nanos {
 	e.mu.Unlock()
 	for _, id := range ripe {
 		// When it has been applied there may be another one to wait for.
-		e.group.Submit(topics.RecordExpire, appendTopic(nil, id), func(any, error) { e.touch(id) })
+		e.group.queue.submit(topics.RecordExpire, appendTopic(nil, id), func(any, error) { e.touch(id) })
 	}
 	return next
 }

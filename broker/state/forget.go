@@ -15,9 +15,9 @@ import (
 
 // forget deletes the consumers with mem_storage of a group whose only voter has
 // just started. With more voters it leaves them: others have kept them.
-func (s *State) forget(g *Group) error {
-	r := g.repl.Load()
-	if r == nil || !g.IsLeader() || r.Voters() != 1 {
+func (s *State) forget(r *replica) error {
+	log := r.repl.Load()
+	if log == nil || !r.isLeader() || log.Voters() != 1 {
 		return nil
 	}
 	type place struct {
@@ -25,19 +25,19 @@ func (s *State) forget(g *Group) error {
 		name string
 	}
 	var gone []place
-	g.data.InMemory(func(id topics.TopicID, name string) { gone = append(gone, place{id, name}) })
+	r.data.InMemory(func(id topics.TopicID, name string) { gone = append(gone, place{id, name}) })
 	var dropped sync.WaitGroup
 	errs := make([]error, len(gone))
 	for i, p := range gone {
 		dropped.Add(1)
-		g.queue.submit(topics.RecordConsumerDelete, appendText(appendTopic(nil, p.id), p.name), func(_ any, err error) {
+		r.queue.submit(topics.RecordConsumerDelete, appendText(appendTopic(nil, p.id), p.name), func(_ any, err error) {
 			errs[i] = err
 			dropped.Done()
 		})
 	}
 	dropped.Wait() // the queue answers even when it is closed
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("drop the consumers of group %d that were in memory only: %w", g.id, err)
+		return fmt.Errorf("drop the consumers of group %d that were in memory only: %w", r.id, err)
 	}
 	return nil
 }

@@ -3,7 +3,6 @@ package state
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"sync/atomic"
 
 	"github.com/heraldmq/herald/broker/front"
@@ -12,67 +11,66 @@ import (
 	"github.com/heraldmq/herald/topics/store"
 )
 
-// Group is one data group: its topics' store and the way into its log. All
-// methods are safe for any number of callers.
+// Group is one data group of the cluster, whether or not this node has a replica
+// of it: its topics' store, where there is one, and the way into its log. It is
+// the same for as long as the State is open. All methods are safe for any number
+// of callers.
 type Group struct {
-	id      topics.GroupID
-	data    *store.Store
-	machine *dataMachine
-	queue   *queue
-	acks    acker
-	expiry  *expiry
-	repl    atomic.Pointer[replication.Group] // nil until Open has started it
-
-	leads   bool        // what OnLeader was last told; its goroutine's
-	stalled atomic.Bool // the store can't flush for want of space
+	id    topics.GroupID
+	s     *State
+	local atomic.Pointer[replica] // nil where this node has none
 }
 
 // ID returns the group's number, from 1.
 func (g *Group) ID() topics.GroupID { return g.id }
 
-// Store returns the messages and consumers of the group's topics.
-func (g *Group) Store() *store.Store { return g.data }
+// Local tells whether this node has a replica of the group.
+func (g *Group) Local() bool { return g.local.Load() != nil }
+
+// Store returns the messages and consumers of the group's topics; nil where this
+// node has no replica of the group.
+func (g *Group) Store() *store.Store {
+	if r := g.local.Load(); r != nil {
+		return r.data
+	}
+	return nil
+}
 
 // IsLeader tells whether this node may propose to the group.
 func (g *Group) IsLeader() bool {
-	r := g.repl.Load()
-	if r == nil {
-		return false
-	}
-	_, leads := r.Leader()
-	return leads
+	r := g.local.Load()
+	return r != nil && r.isLeader()
 }
 
-// Leader returns the node that leads the group, "" when none is known.
-func (g *Group) Leader() string {
-	r := g.repl.Load()
-	if r == nil {
-		return ""
-	}
-	id, _ := r.Leader()
-	return id
-}
-
-// Stats returns the state of the group's log, for monitoring.
+// Stats returns the state of the group's log on this node, for monitoring.
 func (g *Group) Stats() replication.Stats {
-	r := g.repl.Load()
-	if r == nil {
-		return replication.Stats{Group: g.id}
+	if r := g.local.Load(); r != nil {
+		if log := r.repl.Load(); log != nil {
+			return log.Stats()
+		}
 	}
-	return r.Stats()
+	return replication.Stats{Group: g.id, Leader: g.Leader()}
 }
 
 // Capture proposes messages for the group's topics, in order. It is a
 // front.Sink: the bytes are copied, and a full group makes the caller wait, so
 // that what can't be written is not read from the sockets either. Publishers
 // are answered through Options.Replier once the messages are on disk.
-func (g *Group) Capture(batch []front.Captured) { g.queue.capture(batch) }
+func (g *Group) Capture(batch []front.Captured) {
+	if r := g.local.Load(); r != nil {
+		r.queue.capture(batch)
+	}
+}
 
 // Settle waits until all that was captured and submitted before the call has
 // been applied or refused, or ctx ends: what is read afterwards holds it. With
 // nothing under way it returns at once.
 func (g *Group) Settle(ctx context.Context) {
-	if done := g.queue.settle(); done != nil {
+	r := g.local.Load()
+	if r == nil {
+		return
+	}
+	if done := r.queue.settle(); done != nil {
 		select {
 		case <-done:
 		case <-ctx.Done():
@@ -88,7 +86,13 @@ func (g *Group) Settle(ctx context.Context) {
 // *topics.Fault when the disk is full. It must not block; it may Submit. After
 // Close it is called by Submit itself.
 func (g *Group) Submit(kind topics.RecordKind, body []byte, done func(result any, err error)) {
-	g.queue.submit(kind, body, done)
+	if r := g.local.Load(); r != nil {
+		r.queue.submit(kind, body, done)
+		return
+	}
+	if done != nil {
+		done(nil, replication.ErrNotLeader)
+	}
 }
 
 // ask submits a record and waits for what it gave. When ctx ends first the
@@ -99,85 +103,11 @@ func (g *Group) ask(ctx context.Context, kind topics.RecordKind, body []byte) (a
 		err    error
 	}
 	answered := make(chan answer, 1)
-	g.queue.submit(kind, body, func(result any, err error) { answered <- answer{result, err} })
+	g.Submit(kind, body, func(result any, err error) { answered <- answer{result, err} })
 	select {
 	case a := <-answered:
 		return a.result, a.err
 	case <-ctx.Done():
 		return nil, fmt.Errorf("%w: %w", ErrUnknown, context.Cause(ctx))
-	}
-}
-
-// Propose implements proposer over the group's log.
-func (g *Group) Propose(entry []byte) proposal {
-	r := g.repl.Load()
-	if r == nil {
-		return refusal{replication.ErrNotLeader}
-	}
-	return r.Propose(entry)
-}
-
-// refusal is a proposal that has ended before it began.
-type refusal struct{ err error }
-
-var closedChannel = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
-
-func (r refusal) Done() <-chan struct{}              { return closedChannel }
-func (r refusal) Result() (topics.Index, any, error) { return 0, nil, r.err }
-
-// answer implements the queue's answering: whoever waits for b is told.
-func (g *Group) answer(b *batch, result any, err error) {
-	res, ok := result.(*results)
-	if err == nil && !ok {
-		err = ErrUnknown // applying it was fatal
-	}
-	g.acks.answer(b, res, err)
-	if b.fasts > 0 {
-		g.queue.fastAnswered(b, res, err)
-	}
-	if ok {
-		g.machine.pool.put(res)
-	}
-}
-
-// setStalled is told by the store that it can't flush for want of space (err),
-// or that it can again (nil).
-func (g *Group) setStalled(err error, log *slog.Logger) {
-	g.stalled.Store(err != nil)
-	if err != nil {
-		log.Error("messages can't go to data files; publishes are refused once memory is full, and taken again by themselves when there is space",
-			"group", g.id, "error", err)
-	} else {
-		log.Info("messages go to data files again", "group", g.id)
-	}
-	g.queue.relieve()
-}
-
-func (g *Group) topic(id topics.TopicID) (*Topic, bool) { return g.queue.find(id) }
-
-func (g *Group) topicIDs() []topics.TopicID {
-	var ids []topics.TopicID
-	g.data.Topics(func(t *store.Topic) bool {
-		ids = append(ids, t.ID())
-		return true
-	})
-	return ids
-}
-
-// pressed tells whether the store has more in memory than it can flush.
-func (g *Group) pressed() bool {
-	held, bound := g.data.Pressure()
-	return held > bound
-}
-
-// flushed passes on that the store's files hold everything up to i.
-func (g *Group) flushed(i topics.Index, logError func(error)) {
-	g.queue.relieve()
-	r := g.repl.Load()
-	if r == nil {
-		return // the next flush tells
-	}
-	if err := r.Flushed(i); err != nil {
-		logError(fmt.Errorf("recycle the log of group %d up to %d: %w", g.id, i, err))
 	}
 }

@@ -48,7 +48,7 @@ func (s *State) DeleteMessages(ctx context.Context, t *Topic, seqs []topics.Sequ
 	results := make(chan error, len(seqs))
 	for _, seq := range seqs {
 		b := binary.LittleEndian.AppendUint64(appendTopic(nil, t.id), uint64(seq))
-		t.group.queue.submit(topics.RecordMessageDelete, b, func(r any, err error) {
+		t.group.Submit(topics.RecordMessageDelete, b, func(r any, err error) {
 			if did, ok := r.(removed); err == nil && ok && did.fault != nil && did.fault.ErrCode != codeNoSequence {
 				err = did.fault
 			}

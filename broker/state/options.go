@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/heraldmq/herald/broker/front"
+	"github.com/heraldmq/herald/replication/peer"
 	"github.com/heraldmq/herald/topics"
 	"github.com/heraldmq/herald/topics/catalogue"
 )
@@ -22,6 +23,15 @@ type Options struct {
 	// once per account and group, and the result is used by one goroutine.
 	// Without it nobody is answered.
 	Replier func(a *front.Account) Replier
+
+	// Network connects this node to its peers; nil: it is alone. NodeID is then the
+	// network's name. State registers its handlers with it in Open and uses it until
+	// Close; who opened it starts it after Open and before Start, and closes it
+	// after Close.
+	Network *peer.Network
+	// Account finds an account by name, nil when there is none: of messages that
+	// other nodes captured for a group that this node leads.
+	Account func(name string) *front.Account
 
 	// Limits tells what an account may hold; nil means no limits. It is asked on
 	// the leader, and the answer travels in the entry, so that every replica
@@ -84,9 +94,17 @@ type Hooks struct {
 	OnTopic func(t *Topic, c Change)
 	// OnGrown: these topics got messages. ids is valid during the call.
 	OnGrown func(g *Group, ids []topics.TopicID)
-	// OnLeader: this node leads the group, or no longer does. It runs on a
-	// goroutine of its own, never at once for the same group.
+	// OnLeader: this node leads the group and has all that was committed before, or
+	// no longer leads. It runs on a goroutine of its own, never at once for the
+	// same group.
 	OnLeader func(g *Group, leads bool)
+	// OnGroup: this node got a replica of a group (local), or no longer has one.
+	// Groups that are there already are told by Start. It is called before OnLeader
+	// is, and after it was told that this node doesn't lead. It may block.
+	OnGroup func(g *Group, local bool)
+	// OnLeaderKnown: another node leads the group as far as this one knows, "" for
+	// none. It runs on a goroutine of its own, and may miss what didn't last.
+	OnLeaderKnown func(g *Group, leader string)
 	// OnCatalogueLeader: this node leads group 0, or no longer does. It is called
 	// by Start, then on a goroutine of its own.
 	OnCatalogueLeader func(leads bool)

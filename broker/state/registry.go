@@ -139,11 +139,12 @@ func (r *registry) each(f func(*Topic) bool) {
 func (s *State) topicChanged(group topics.GroupID, id topics.TopicID, c Change) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	g := s.groups[group-1]
+	g := s.groups.get(s, group)
+	r := g.local.Load()
 	t, known := s.topics.find(id)
 	switch c {
 	case Created:
-		data := g.data.Topic(id)
+		data := r.data.Topic(id)
 		if known || data == nil { // deleted by the same entry
 			return
 		}
@@ -153,14 +154,14 @@ func (s *State) topicChanged(group topics.GroupID, id topics.TopicID, c Change) 
 		if !known {
 			return
 		}
-		t.configure(t.data.SharedConfig())
+		t.configure(t.Data().SharedConfig())
 	case Deleted:
 		if !known {
 			return
 		}
 		s.topics.remove(t)
 	}
-	g.expiry.touch(id)
+	r.expiry.touch(id)
 	if s.hooks.OnTopic != nil {
 		s.hooks.OnTopic(t, c)
 	}
@@ -177,8 +178,10 @@ func (s *State) consumerChanged(id topics.TopicID, name string, c Change) {
 
 // grown implements telling.
 func (s *State) grown(group topics.GroupID, ids []topics.TopicID) {
-	g := s.groups[group-1]
-	g.expiry.grown(ids)
+	g := s.groups.get(s, group)
+	if r := g.local.Load(); r != nil {
+		r.expiry.grown(ids)
+	}
 	if tell := s.onGrown.Load(); tell != nil {
 		(*tell)(g, ids)
 	}
@@ -205,8 +208,8 @@ type Usage struct {
 // Usage returns what an account holds at the moment; account "" sums up all.
 func (s *State) Usage(account string) Usage {
 	var u Usage
-	for _, g := range s.groups {
-		g.data.States(func(t *store.Topic, cfg *topics.Config, st topics.State) {
+	for _, r := range s.replicas() {
+		r.data.States(func(t *store.Topic, cfg *topics.Config, st topics.State) {
 			if account != "" && t.Account() != account {
 				return
 			}
@@ -229,12 +232,12 @@ func (s *State) Usage(account string) Usage {
 // consumersElsewhere returns how many consumers an account has in other groups
 // than g.
 func (s *State) consumersElsewhere(account string, g *Group) int {
-	if len(s.groups) == 1 {
+	if len(s.groups.list()) == 1 {
 		return 0
 	}
 	n := 0
-	for _, other := range s.groups {
-		if other == g {
+	for _, other := range s.replicas() {
+		if other.group == g {
 			continue
 		}
 		other.data.Topics(func(t *store.Topic) bool {

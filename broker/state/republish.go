@@ -91,7 +91,11 @@ func (a *acker) echoAll(b *batch, res *results) {
 		if !ok {
 			continue
 		}
-		prior, _ := e.topic.data.Prev(topics.NewFilter([]string{subject}), r.Sequence-1)
+		data := e.topic.Data()
+		if data == nil {
+			continue // the replica is on its way out
+		}
+		prior, _ := data.Prev(topics.NewFilter([]string{subject}), r.Sequence-1)
 		at := b.time
 		if p.Flags&topics.PublishTimed != 0 {
 			at = p.Time

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,7 +25,7 @@ type State struct {
 	metrics   prometheus.Collector // node
 	meta      *replication.Group
 	catalogue *catalogueMachine
-	groups    []*Group // groups[i] is group i+1
+	groups    groupTable
 	topics    registry
 	batches   batchCounts
 	settling  [64]sync.Mutex // by topic; held while a topic's steps are taken
@@ -98,7 +96,6 @@ func (s *State) open() (err error) {
 	s.catalogue = &catalogueMachine{fatal: s.fail, told: s.advertisementChanged, c: catalogue.New()}
 	// Side by side: opening waits for the disk most of the time.
 	errs := make([]error, s.o.Groups+1)
-	s.groups = make([]*Group, s.o.Groups)
 	var opening sync.WaitGroup
 	opening.Go(func() {
 		var err error
@@ -106,58 +103,31 @@ func (s *State) open() (err error) {
 			errs[0] = fmt.Errorf("start the catalogue: %w", err)
 		}
 	})
-	for i := range s.groups {
+	for i := range s.o.Groups {
 		opening.Go(func() { errs[i+1] = s.openGroup(topics.GroupID(i + 1)) })
 	}
 	opening.Wait()
-	s.groups = slices.DeleteFunc(s.groups, func(g *Group) bool { return g == nil })
 	return errors.Join(errs...)
 }
 
+// openGroup opens this node's replica of a group and starts its log.
 func (s *State) openGroup(id topics.GroupID) error {
-	dir, err := s.node.GroupDir(id)
+	g := s.groups.get(s, id)
+	r, err := s.openReplica(g)
 	if err != nil {
-		return fmt.Errorf("make the directory of group %d: %w", id, err)
+		return err
 	}
-	g := &Group{id: id}
-	g.data, err = store.Open(store.Options{
-		Dir: dir, TailBytes: s.o.TailBytes, FlushBytes: s.o.FlushBytes, FlushInterval: s.o.FlushInterval,
-		Log: s.o.Log, Fatal: s.fail,
-		Flushed: func(i topics.Index) { g.flushed(i, s.logError) },
-		Stalled: func(err error) { g.setStalled(err, s.o.Log) },
-	})
-	if err != nil {
-		return fmt.Errorf("open the store of group %d in %s: %w", id, filepath.Clean(dir), err)
-	}
-	g.machine = newDataMachine(id, g.data, s.fail, s)
-	g.acks = acker{replier: s.o.Replier, domain: s.o.Domain}
-	g.expiry = newExpiry(g, s.o.Now)
-	g.queue = newQueue(&queue{
-		log: g, cap: s.o.BatchBytes, most: s.o.InFlight, now: s.o.Now, find: s.TopicByID,
-		pressed: g.pressed, stalled: g.stalled.Load, answer: g.answer, domain: s.o.Domain,
-		staging: staging{limits: s.o.Batches.withDefaults(), counts: &s.batches},
-		fasts:   fastBatches{limits: s.o.Batches.withDefaults(), counts: &s.batches},
-		teller:  teller{replier: s.o.Replier},
-	})
-	if s.o.Limits != nil {
-		g.queue.limits = func(account string) (storageLimit, bool) {
-			l := s.o.Limits(account)
-			return storageLimit{account, l.FileBytes, l.MemoryBytes}, l.FileBytes > 0 || l.MemoryBytes > 0
-		}
-	}
-	g.acks.republish = g.queue.republish
-	g.queue.start()
-	s.groups[id-1] = g
-	g.data.Topics(func(t *store.Topic) bool {
+	g.local.Store(r)
+	r.data.Topics(func(t *store.Topic) bool {
 		s.topics.add(newTopic(g, t))
 		return true
 	})
-	r, err := s.node.Start(id, g.machine)
+	log, err := s.node.Start(id, r.machine)
 	if err != nil {
 		return fmt.Errorf("start group %d: %w", id, err)
 	}
-	g.queue.resume(topics.Nanos(g.machine.last.Load()))
-	g.repl.Store(r)
+	r.queue.resume(topics.Nanos(r.machine.last.Load()))
+	r.repl.Store(log)
 	return nil
 }
 
@@ -181,19 +151,13 @@ func (s *State) Start(h Hooks) error {
 		})
 	}
 	s.mu.Unlock()
-	for _, g := range s.groups {
-		g.queue.onGone = h.OnBatchAbandoned
-		s.running.Go(func() { g.expiry.run(s.ctx) })
-		s.running.Go(func() { g.queue.sweep(s.ctx) })
-		s.running.Go(func() { g.queue.runAgain(s.ctx) })
-		if err := s.forget(g); err != nil {
-			if !refused(err) {
-				return err
-			}
-			s.logError(err) // the disk is full, say: reading goes on
+	for _, r := range s.replicas() {
+		if h.OnGroup != nil {
+			h.OnGroup(r.group, true)
 		}
-		s.lead(g, g.IsLeader())
-		s.running.Go(func() { s.followGroup(g) })
+		if err := s.serve(r); err != nil {
+			return err
+		}
 	}
 	led := s.IsCatalogueLeader()
 	if led {
@@ -206,34 +170,6 @@ func (s *State) Start(h Hooks) error {
 	}
 	s.running.Go(func() { s.followCatalogue(led) })
 	return nil
-}
-
-// followGroup tells of changes of a group's leader.
-func (s *State) followGroup(g *Group) {
-	changes := g.repl.Load().LeaderChanges()
-	for {
-		select {
-		case leads := <-changes:
-			s.lead(g, leads)
-		case <-s.ctx.Done():
-			return
-		}
-	}
-}
-
-func (s *State) lead(g *Group, leads bool) {
-	if leads == g.leads {
-		return
-	}
-	g.leads = leads
-	g.queue.resume(topics.Nanos(g.machine.last.Load()))
-	if !leads {
-		g.queue.dropBatches()
-	}
-	g.expiry.lead(leads)
-	if s.hooks.OnLeader != nil {
-		s.hooks.OnLeader(g, leads)
-	}
 }
 
 // followCatalogue finishes what others began when this node gets to lead group 0.
@@ -274,8 +210,8 @@ func (s *State) Close() error {
 	// What is in flight is given a while to end well; closing the node then ends
 	// it without an outcome.
 	var queues sync.WaitGroup
-	for _, g := range s.groups {
-		queues.Go(g.queue.stop)
+	for _, r := range s.replicas() {
+		queues.Go(r.queue.stop)
 	}
 	drained := make(chan struct{})
 	go func() { queues.Wait(); close(drained) }()
@@ -296,9 +232,10 @@ func (s *State) Close() error {
 	}
 	closeNode()
 	s.running.Wait()
-	for _, g := range s.groups {
-		if err := g.data.Close(); err != nil {
-			errs = append(errs, fmt.Errorf("close the store of group %d: %w", g.id, err))
+	for _, r := range s.replicas() {
+		r.running.Wait()
+		if err := r.data.Close(); err != nil {
+			errs = append(errs, fmt.Errorf("close the store of group %d: %w", r.id, err))
 		}
 	}
 	return errors.Join(errs...)
@@ -332,9 +269,6 @@ func (s *State) Topics(account string, f func(*Topic) bool) {
 		}
 	}
 }
-
-// Groups returns the data groups. The caller must not change the slice.
-func (s *State) Groups() []*Group { return s.groups }
 
 // NodeID returns this node's name among its peers, and ServerName how it is
 // shown.

@@ -288,7 +288,7 @@ func TestHalfATwoGroupChangeIsFinishedAtStart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := n.groups[0].ask(ctx, kind, body); err != nil {
+	if _, err := n.Groups()[0].ask(ctx, kind, body); err != nil {
 		t.Fatal(err)
 	}
 	again := *cfg("noted")
@@ -428,7 +428,7 @@ func TestOldMessagesExpire(t *testing.T) {
 	n.publish(top, "t", "", "x")
 	n.ack()
 	waitFor(t, "the message to expire", func() bool { return top.Data().State().Messages == 0 })
-	e := n.groups[0].expiry
+	e := n.replicas()[0].expiry
 	waitFor(t, "the timer to rest", func() bool {
 		e.mu.Lock()
 		defer e.mu.Unlock()
@@ -497,7 +497,7 @@ func TestOneTopicsTroubleDoesNotKeepTheNodeDown(t *testing.T) {
 	if _, err := n.decide(ctx, &catalogue.Command{Op: catalogue.OpUpdateTopic, Account: "A", Config: &changed}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := n.groups[0].ask(ctx, topics.RecordTopicDelete, appendTopic(nil, bad.ID())); err != nil {
+	if _, err := n.Groups()[0].ask(ctx, topics.RecordTopicDelete, appendTopic(nil, bad.ID())); err != nil {
 		t.Fatal(err)
 	}
 	n.close()

@@ -9,8 +9,8 @@ import (
 	"github.com/heraldmq/herald/topics/transform"
 )
 
-// Topic is a topic on this node: what the catalogue says about it, its messages
-// and its group. It stays valid after the topic is deleted (Gone tells), but
+// Topic is a topic: what the catalogue says about it, its group and, where this
+// node has a replica of that, its messages. It stays valid after the topic is deleted (Gone tells), but
 // then leads to nothing. All methods are safe for any number of callers and take
 // no lock that publishing waits for.
 type Topic struct {
@@ -19,9 +19,9 @@ type Topic struct {
 	name    string
 	created topics.Nanos
 	group   *Group
-	data    *store.Topic
 	ackHead []byte // how its PubAcks begin
 
+	data   atomic.Pointer[store.Topic] // nil where its group isn't local
 	config atomic.Pointer[topics.Config]
 	noAck  atomic.Bool
 	gone   atomic.Bool
@@ -33,8 +33,9 @@ func newTopic(g *Group, data *store.Topic) *Topic {
 	cfg := data.SharedConfig()
 	t := &Topic{
 		id: data.ID(), account: data.Account(), name: cfg.Name, created: data.Created(),
-		group: g, data: data, ackHead: ackHead(cfg.Name),
+		group: g, ackHead: ackHead(cfg.Name),
 	}
+	t.data.Store(data)
 	t.configure(cfg)
 	return t
 }
@@ -62,8 +63,9 @@ func (t *Topic) Created() time.Time { return time.Unix(0, int64(t.created)).UTC(
 // what it points to.
 func (t *Topic) Config() *topics.Config { return t.config.Load() }
 
-// Data returns the topic's messages and consumers.
-func (t *Topic) Data() *store.Topic { return t.data }
+// Data returns the topic's messages and consumers; nil where this node has no
+// replica of its group, or the replica doesn't have the topic yet.
+func (t *Topic) Data() *store.Topic { return t.data.Load() }
 
 // Group returns the group the topic lives in.
 func (t *Topic) Group() *Group { return t.group }

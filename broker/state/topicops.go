@@ -25,7 +25,7 @@ import (
 // and complete.
 func (s *State) CreateTopic(ctx context.Context, account string, cfg topics.Config) (t *Topic, created bool, err error) {
 	r, err := s.decide(ctx, &catalogue.Command{
-		Op: catalogue.OpCreateTopic, Account: account, Config: &cfg, Limits: s.limitsOf(account), Groups: len(s.groups),
+		Op: catalogue.OpCreateTopic, Account: account, Config: &cfg, Limits: s.limitsOf(account), Groups: s.o.Groups,
 	})
 	if err != nil {
 		return nil, false, err
@@ -92,10 +92,10 @@ func (s *State) settle(id topics.TopicID) error {
 	if t == nil || t.Settled() {
 		return nil
 	}
-	if int(t.Group) < 1 || int(t.Group) > len(s.groups) {
-		return fmt.Errorf("topic %s is in group %d, this node has %d: start it with as many groups as before", t.Config.Name, t.Group, len(s.groups))
+	g := s.groups.find(t.Group)
+	if g == nil {
+		return fmt.Errorf("topic %s is in group %d, which this node does not know: start it with as many groups as before", t.Config.Name, t.Group)
 	}
-	g := s.groups[t.Group-1]
 	kind, body, note, err := nextStep(t)
 	if err != nil {
 		return err

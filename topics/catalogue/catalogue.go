@@ -24,6 +24,8 @@ type Catalogue struct {
 	load     map[topics.GroupID]int // entries of topics by group
 	accounts map[string]*account
 	adverts  map[string]map[Key]*Advertisement // by account
+	nodes    map[string]Node
+	groups   map[topics.GroupID]*Group
 
 	metadata map[string]string // of the topic made last; see shared
 }
@@ -47,6 +49,8 @@ func New() *Catalogue {
 		load:      map[topics.GroupID]int{},
 		accounts:  map[string]*account{},
 		adverts:   map[string]map[Key]*Advertisement{},
+		nodes:     map[string]Node{},
+		groups:    map[topics.GroupID]*Group{},
 	}
 }
 
@@ -70,6 +74,10 @@ func (c *Catalogue) Apply(cmd *Command) (Result, error) {
 		return c.advertise(cmd), nil
 	case OpWithdraw:
 		return c.withdraw(cmd), nil
+	case OpPutNode:
+		return c.putNode(cmd)
+	case OpPutGroup:
+		return c.putGroup(cmd)
 	}
 	return Result{}, fmt.Errorf("%w: catalogue command %q is not known to this version", topics.ErrBadEntry, cmd.Op)
 }
@@ -97,8 +105,12 @@ func (c *Catalogue) createTopic(cmd *Command) (Result, error) {
 	if a.overlaps(cfg.Subjects, 0) {
 		return Result{Fault: FaultOverlap}, nil
 	}
+	group, f := c.place(cmd, cfg.Replicas)
+	if f != nil {
+		return Result{Fault: f}, nil
+	}
 	t := &Topic{
-		ID: c.nextTopic, Group: c.leastUsed(cmd.Groups), Account: cmd.Account, Config: *cfg,
+		ID: c.nextTopic, Group: group, Account: cmd.Account, Config: *cfg,
 		Created: c.clock, State: Creating, Revision: 1,
 	}
 	c.nextTopic++

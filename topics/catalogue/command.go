@@ -18,6 +18,8 @@ const (
 	OpDeleteTopic Op = "topic.delete" // Account, Name → *Topic, now Deleting
 	OpForgetTopic Op = "topic.forget" // Topic: the data group has dropped it
 	OpAdvertise   Op = "adv.put"      // Account, ID, Body → *Advertisement and its Event, none if nothing changed
+	OpPutNode     Op = "node.put"     // Node: new, or its state or address where they are given
+	OpPutGroup    Op = "group.put"    // Group: new (Revision 1), or in place of the one with the Revision before
 	OpWithdraw    Op = "adv.withdraw" // Account, Owner, Name, Expired, Revision (0: any) → the Event
 )
 
@@ -32,6 +34,9 @@ type Command struct {
 	Groups   int            `json:"groups,omitempty"` // data groups there are, 1..Groups
 	Topic    topics.TopicID `json:"topic,omitempty"`
 	Revision uint64         `json:"revision,omitempty"`
+
+	Node  *Node  `json:"node,omitempty"`
+	Group *Group `json:"group,omitempty"`
 
 	ID      string          `json:"id,omitempty"` // for an advertisement that turns out new
 	Owner   string          `json:"owner,omitempty"`

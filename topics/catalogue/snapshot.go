@@ -17,10 +17,13 @@ import (
 //
 //	magic "HCAT", version u8, length u64, crc32c of the body u32, body (JSON)
 //
-// Integers are little-endian. Equal catalogues give equal bytes.
+// Integers are little-endian. Equal catalogues give equal bytes. Version 2 has the
+// tables of a cluster; a catalogue without them is written as version 1, which
+// programs read that know of no cluster.
 const (
 	snapshotMagic   = "HCAT"
 	snapshotVersion = 1
+	snapshotTables  = 2
 	snapshotHeader  = len(snapshotMagic) + 1 + 8 + 4
 )
 
@@ -32,6 +35,8 @@ type snapshot struct {
 	Clock     topics.Nanos   `json:"clock"`
 	Topics    []*Topic       `json:"topics"`
 	Adverts   []savedAdvert  `json:"advertisements"`
+	Nodes     []Node         `json:"nodes,omitempty"`
+	Groups    []*Group       `json:"groups,omitempty"`
 }
 
 type savedAdvert struct {
@@ -49,7 +54,7 @@ type Frozen struct{ snapshot }
 
 // Freeze returns the catalogue as it is now. It only gathers references.
 func (c *Catalogue) Freeze() *Frozen {
-	s := snapshot{NextTopic: c.nextTopic, Revision: c.revision, Clock: c.clock, Topics: c.Topics()}
+	s := snapshot{NextTopic: c.nextTopic, Revision: c.revision, Clock: c.clock, Topics: c.Topics(), Nodes: c.Nodes(), Groups: c.Groups()}
 	for _, account := range c.AdvertisingAccounts() {
 		for _, a := range c.Advertisements(account) {
 			s.Adverts = append(s.Adverts, savedAdvert{account, a.ID, a.Revision, a.Created, a.Changed, a.body})
@@ -58,6 +63,8 @@ func (c *Catalogue) Freeze() *Frozen {
 	return &Frozen{s}
 }
 
+func (f *Frozen) tables() bool { return len(f.Nodes)+len(f.Groups) > 0 }
+
 // WriteTo writes a snapshot, a topic at a time: there can be very many. It encodes
 // everything twice, since length and checksum come first.
 func (f *Frozen) WriteTo(w io.Writer) (int64, error) {
@@ -65,7 +72,11 @@ func (f *Frozen) WriteTo(w io.Writer) (int64, error) {
 	if err := f.encode(&sum); err != nil {
 		return 0, err
 	}
-	head := append([]byte(snapshotMagic), snapshotVersion)
+	version := byte(snapshotVersion)
+	if f.tables() {
+		version = snapshotTables
+	}
+	head := append([]byte(snapshotMagic), version)
 	head = binary.LittleEndian.AppendUint64(head, uint64(sum.n))
 	head = binary.LittleEndian.AppendUint32(head, sum.crc)
 	if _, err := w.Write(head); err != nil {
@@ -111,6 +122,12 @@ func (f *Frozen) encode(w io.Writer) error {
 	}
 	e.text(`],"advertisements":`)
 	e.value(f.Adverts)
+	if f.tables() {
+		e.text(`,"nodes":`)
+		e.value(f.Nodes)
+		e.text(`,"groups":`)
+		e.value(f.Groups)
+	}
 	e.text("}")
 	if e.err != nil {
 		return fmt.Errorf("encode the catalogue: %w", e.err)
@@ -160,8 +177,8 @@ func (c *Catalogue) UnmarshalBinary(b []byte) error {
 		return &CorruptError{"no header"}
 	}
 	rest := b[len(snapshotMagic):]
-	if rest[0] != snapshotVersion {
-		return &CorruptError{fmt.Sprintf("version %d, this program reads %d", rest[0], snapshotVersion)}
+	if rest[0] != snapshotVersion && rest[0] != snapshotTables {
+		return &CorruptError{fmt.Sprintf("version %d, this program reads %d and %d", rest[0], snapshotVersion, snapshotTables)}
 	}
 	n, sum, body := binary.LittleEndian.Uint64(rest[1:]), binary.LittleEndian.Uint32(rest[9:]), rest[13:]
 	if n != uint64(len(body)) {
@@ -199,6 +216,15 @@ func (c *Catalogue) UnmarshalBinary(b []byte) error {
 			fresh.adverts[v.Account] = map[Key]*Advertisement{}
 		}
 		fresh.adverts[v.Account][a.Key()] = a
+	}
+	for _, n := range s.Nodes {
+		fresh.nodes[n.Name] = n
+	}
+	for _, g := range s.Groups {
+		if g == nil || g.ID == topics.CatalogueGroup || len(g.Nodes) == 0 {
+			return &CorruptError{"a group without nodes"}
+		}
+		fresh.groups[g.ID] = g
 	}
 	*c = *fresh
 	return nil

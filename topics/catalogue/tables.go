@@ -1,0 +1,165 @@
+package catalogue
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/heraldmq/herald/topics"
+)
+
+// A catalogue of a cluster has two more tables: the nodes, and the data groups with
+// the nodes that hold them. That of a node alone has neither; its topics are in
+// groups 1 to Command.Groups.
+
+// NodeState says how far a node takes part.
+type NodeState string
+
+// The states.
+const (
+	Active   NodeState = "active"   // holds replicas and may get more
+	Draining NodeState = "draining" // is being relieved of its replicas
+	Removed  NodeState = "removed"  // is refused until it is added again
+)
+
+// Node is a node of the cluster.
+type Node struct {
+	Name   string       `json:"name"`
+	Addr   string       `json:"addr,omitempty"` // where its peers reach it, as it said last
+	State  NodeState    `json:"state"`
+	Joined topics.Nanos `json:"joined"`
+}
+
+// Group is a data group. It is immutable.
+type Group struct {
+	ID       topics.GroupID `json:"id"`
+	Replicas int            `json:"replicas"`
+	// Nodes are to hold it, the preferred leader first.
+	Nodes []string `json:"nodes"`
+	// Leaving still hold it, until all of Nodes vote: nobody deletes what may be the
+	// last copy.
+	Leaving []string `json:"leaving,omitempty"`
+	// Founded tells that the group exists: from then on a replica without files joins
+	// and never begins the group anew.
+	Founded bool `json:"founded,omitempty"`
+	// Open tells that the group takes topics: it has had all its voters.
+	Open bool `json:"open,omitempty"`
+	// Revision is one higher with each change.
+	Revision uint64 `json:"revision"`
+}
+
+// Holders returns the nodes that have, or are to have, a replica.
+func (g *Group) Holders() []string {
+	all := slices.Clone(g.Nodes)
+	for _, n := range g.Leaving {
+		if !slices.Contains(all, n) {
+			all = append(all, n)
+		}
+	}
+	return all
+}
+
+// Holds tells whether a node has, or is to have, a replica.
+func (g *Group) Holds(node string) bool {
+	return slices.Contains(g.Nodes, node) || slices.Contains(g.Leaving, node)
+}
+
+// FaultNoGroup answers the creation of a topic for which no group takes topics now.
+// Whoever asks waits for one, or gives up; clients don't see it.
+var FaultNoGroup = &topics.Fault{Status: 503, ErrCode: 20010, Text: "no group of this many replicas takes topics yet"}
+
+// FaultStale refuses a change of a group that is not as it was when the change was
+// planned.
+var FaultStale = &topics.Fault{Status: 409, ErrCode: 20011, Text: "the group has changed meanwhile"}
+
+// FaultNodeNotFound refuses a change of a node that nobody knows.
+var FaultNodeNotFound = &topics.Fault{Status: 404, ErrCode: 20012, Text: "node not found"}
+
+// putNode enters a node, or notes its new address. Its state is as the command says
+// or, without one, as it is.
+func (c *Catalogue) putNode(cmd *Command) (Result, error) {
+	n := cmd.Node
+	if n == nil || n.Name == "" {
+		return Result{}, fmt.Errorf("%w: %s without a named node", topics.ErrBadEntry, cmd.Op)
+	}
+	now, had := c.nodes[n.Name]
+	switch {
+	case !had && n.State == "":
+		now = Node{Name: n.Name, State: Active, Joined: c.clock}
+	case !had && n.State != Active:
+		return Result{Fault: FaultNodeNotFound}, nil
+	case !had:
+		now = Node{Name: n.Name, Joined: c.clock}
+	}
+	now.State = cmp.Or(n.State, now.State)
+	now.Addr = cmp.Or(n.Addr, now.Addr)
+	c.nodes[n.Name] = now
+	return Result{}, nil
+}
+
+// putGroup enters a group, or changes it if it still has the revision before the
+// command's.
+func (c *Catalogue) putGroup(cmd *Command) (Result, error) {
+	g := cmd.Group
+	if g == nil || g.ID == topics.CatalogueGroup || len(g.Nodes) == 0 || g.Replicas < 1 {
+		return Result{}, fmt.Errorf("%w: %s without nodes", topics.ErrBadEntry, cmd.Op)
+	}
+	last := uint64(0)
+	if old := c.groups[g.ID]; old != nil {
+		last = old.Revision
+	}
+	if g.Revision != last+1 {
+		return Result{Fault: FaultStale}, nil
+	}
+	c.groups[g.ID] = g
+	return Result{}, nil
+}
+
+// Nodes returns the nodes by name.
+func (c *Catalogue) Nodes() []Node {
+	all := make([]Node, 0, len(c.nodes))
+	for _, name := range slices.Sorted(maps.Keys(c.nodes)) {
+		all = append(all, c.nodes[name])
+	}
+	return all
+}
+
+// Node returns a node by name.
+func (c *Catalogue) Node(name string) (Node, bool) {
+	n, ok := c.nodes[name]
+	return n, ok
+}
+
+// Groups returns the data groups by number.
+func (c *Catalogue) Groups() []*Group {
+	all := make([]*Group, 0, len(c.groups))
+	for _, id := range slices.Sorted(maps.Keys(c.groups)) {
+		all = append(all, c.groups[id])
+	}
+	return all
+}
+
+// Group returns a data group by number, nil when it is in no table.
+func (c *Catalogue) Group(id topics.GroupID) *Group { return c.groups[id] }
+
+// Load returns how many topics are in a group, those on their way out too.
+func (c *Catalogue) Load(id topics.GroupID) int { return c.load[id] }
+
+// place picks the group of a new topic: of those that take topics and have as many
+// replicas as it wants, the one with the fewest topics.
+func (c *Catalogue) place(cmd *Command, replicas int) (topics.GroupID, *topics.Fault) {
+	if len(c.groups) == 0 {
+		return c.leastUsed(max(cmd.Groups, 1)), nil
+	}
+	var best *Group
+	for _, g := range c.Groups() {
+		if g.Open && g.Replicas == max(replicas, 1) && (best == nil || c.load[g.ID] < c.load[best.ID]) {
+			best = g
+		}
+	}
+	if best == nil {
+		return 0, FaultNoGroup
+	}
+	return best.ID, nil
+}

@@ -42,6 +42,7 @@ type Group struct {
 
 	progress
 	proposals
+	care
 }
 
 // progress is how far the state machine is.

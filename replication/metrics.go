@@ -93,6 +93,7 @@ func (n *Node) Collect(ch chan<- prometheus.Metric) {
 		if s.Leader != "" {
 			gauge(leaderDesc, 1, id, s.Leader)
 		}
+		g.collectCare(ch, id)
 		gauge(snapshotIndexDesc, float64(s.Snapshot), id)
 		if !s.SnapshotTaken.IsZero() {
 			gauge(snapshotAgeDesc, time.Since(s.SnapshotTaken).Seconds(), id)

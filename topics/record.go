@@ -30,6 +30,7 @@ const (
 	RecordAtomic                               // no topic; broker/state: how many of the next records, all publishes, stand or fall together
 	RecordLink                                 // no topic; broker/state: a chain of the entry; the next record, a publish, fails if one of its chain has
 	RecordConsumerRestore                      // broker/state: name, what consumer.AppendBinary wrote
+	RecordMarker                               // no topic; flags u8: nothing changes, and every replica says what it holds
 )
 
 // ConsumerRecordHeader is how many bytes AppendConsumerRecord adds.

@@ -16,7 +16,8 @@
 //	           columns: sequence, length, subject, time and expiry of each message
 //	directory  one entry of 96 bytes per run
 //	footer     directory offset u64, runs u32, directory crc u32, file number u64,
-//	           reserved u32, crc u32, magic "HERALDRE"
+//	           crc u32 of all before the footer (0: not known), crc u32,
+//	           magic "HERALDRE"
 //
 // Integers are little-endian; checksums are CRC-32C. Opening a file reads the
 // footer and the directory; blocks and records are read when asked for, and

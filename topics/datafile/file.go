@@ -15,11 +15,13 @@ import (
 // File is a data file opened for reading. It is safe for any number of callers.
 // It is closed when the last of those who hold it has released it.
 type File struct {
-	path   string
-	number uint64
-	length int64
-	f      *os.File
-	refs   atomic.Int64
+	path    string
+	number  uint64
+	length  int64
+	content uint32 // checksum of all before the footer, 0 when it is not known
+	sum     uint32 // of the whole file, if content is known
+	f       *os.File
+	refs    atomic.Int64
 
 	Runs []Run // sorted by topic and sequence; never changed
 }
@@ -68,6 +70,9 @@ func (d *File) readDirectory() ([]Run, error) {
 	}
 	if directory < headerSize || directory > at || at-directory != runs*runSize {
 		return nil, d.corrupt(at, "footer with a directory of %d runs at %d", runs, directory)
+	}
+	if d.content = binary.LittleEndian.Uint32(foot[24:]); d.content != 0 {
+		d.sum = Checksum(d.content, foot)
 	}
 	b := make([]byte, at-directory)
 	if err := d.read(b, directory); err != nil {

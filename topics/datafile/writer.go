@@ -27,7 +27,8 @@ type Writer struct {
 	path   string
 	number uint64
 	buf    []byte
-	offset int64 // of buf's end in the file
+	offset int64  // of buf's end in the file
+	sum    uint32 // of what has left buf
 
 	run    Run
 	seed   uint32
@@ -102,6 +103,7 @@ func (w *Writer) step(size int) error {
 		return fmt.Errorf("write data file %s at %d: %w", w.path, at, err)
 	}
 	startWriteback(w.f, at, int64(len(w.buf)))
+	w.sum = Checksum(w.sum, w.buf)
 	w.buf = w.buf[:0]
 	return nil
 }
@@ -133,16 +135,16 @@ func (w *Writer) Finish() (*File, error) {
 	for i := range w.runs {
 		tail = w.runs[i].append(tail)
 	}
-	sum := Checksum(0, tail)
-	footer := binary.LittleEndian.AppendUint64(nil, uint64(directory))
-	footer = binary.LittleEndian.AppendUint32(footer, uint32(len(w.runs)))
-	footer = binary.LittleEndian.AppendUint32(footer, sum)
-	footer = binary.LittleEndian.AppendUint64(footer, w.number)
-	footer = append(footer, 0, 0, 0, 0)
-	footer = binary.LittleEndian.AppendUint32(footer, Checksum(0, footer))
-	footer = append(footer, magicEnd...)
 	if err == nil {
-		err = w.append(append(tail, footer...))
+		err = w.append(tail)
+	}
+	if err == nil {
+		err = w.step(1)
+	}
+	content := w.sum
+	footer := w.footer(directory, Checksum(0, tail))
+	if err == nil {
+		err = w.append(footer)
 	}
 	if err == nil {
 		err = w.step(1)
@@ -156,9 +158,19 @@ func (w *Writer) Finish() (*File, error) {
 		w.Abort()
 		return nil, err
 	}
-	f := &File{path: w.path, number: w.number, length: w.offset, f: w.f, Runs: w.runs}
+	f := &File{path: w.path, number: w.number, length: w.offset, content: content, sum: w.sum, f: w.f, Runs: w.runs}
 	f.refs.Store(1)
 	return f, nil
+}
+
+func (w *Writer) footer(directory int64, sum uint32) []byte {
+	b := binary.LittleEndian.AppendUint64(nil, uint64(directory))
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(w.runs)))
+	b = binary.LittleEndian.AppendUint32(b, sum)
+	b = binary.LittleEndian.AppendUint64(b, w.number)
+	b = binary.LittleEndian.AppendUint32(b, w.sum)
+	b = binary.LittleEndian.AppendUint32(b, Checksum(0, b))
+	return append(b, magicEnd...)
 }
 
 // Abort gives the file up and removes it.

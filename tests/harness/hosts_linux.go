@@ -1,0 +1,139 @@
+package harness
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// hosts are network namespaces on a bridge, each with an address of its own. The
+// test itself reaches them from the bridge.
+type hosts struct {
+	tag    string // hb<pid>: of the bridge
+	subnet string // 10.213.7
+	count  int
+}
+
+// newHosts makes the bridge. The error says why this machine can't have one.
+func newHosts(t testing.TB) (*hosts, error) {
+	if os.Getuid() != 0 {
+		return nil, fmt.Errorf("network namespaces need root")
+	}
+	if _, err := exec.LookPath("ip"); err != nil {
+		return nil, err
+	}
+	sweepHosts()
+	h := &hosts{tag: fmt.Sprintf("hb%d", os.Getpid())}
+	taken, err := run("ip", "-o", "-4", "addr")
+	if err != nil {
+		return nil, err
+	}
+	for k := os.Getpid() % 250; h.subnet == ""; k = (k + 1) % 250 {
+		if s := fmt.Sprintf("10.213.%d", k); !strings.Contains(taken, " "+s+".") {
+			h.subnet = s
+		}
+	}
+	_, _ = run("ip", "link", "del", h.tag) // of a test before this one
+	if _, err := run("ip", "link", "add", h.tag, "type", "bridge"); err != nil {
+		return nil, err
+	}
+	t.Cleanup(func() {
+		for i := range h.count {
+			_, _ = run("ip", "netns", "del", h.space(i))
+		}
+		_, _ = run("ip", "link", "del", h.tag)
+	})
+	if _, err := run("ip", "addr", "add", h.subnet+".254/24", "dev", h.tag); err != nil {
+		return nil, err
+	}
+	_, err = run("ip", "link", "set", h.tag, "up")
+	return h, err
+}
+
+// sweepHosts removes what test processes that were killed left behind.
+func sweepHosts() {
+	left, _ := filepath.Glob("/run/netns/hb*")
+	links, _ := filepath.Glob("/sys/class/net/hb*")
+	for _, path := range append(left, links...) {
+		name := filepath.Base(path)
+		pid, err := strconv.Atoi(strings.TrimPrefix(strings.Split(name, "-")[0], "hb"))
+		if err != nil || syscall.Kill(pid, 0) == nil {
+			continue
+		}
+		if strings.HasPrefix(path, "/run") {
+			_, _ = run("ip", "netns", "del", name)
+		} else {
+			_, _ = run("ip", "link", "del", name)
+		}
+	}
+}
+
+func (h *hosts) space(i int) string   { return fmt.Sprintf("%s-%d", h.tag, i+1) }
+func (h *hosts) address(i int) string { return fmt.Sprintf("%s.%d", h.subnet, i+1) }
+
+// add makes the next host and returns its address.
+func (h *hosts) add() (string, error) {
+	i := h.count
+	space, outer := h.space(i), h.space(i)
+	if len(outer) > 15 {
+		return "", fmt.Errorf("interface name %s is too long", outer)
+	}
+	for _, line := range []string{
+		"ip netns add " + space,
+		"ip link add " + outer + " type veth peer name eth0 netns " + space,
+		"ip link set " + outer + " master " + h.tag + " up",
+		"ip -n " + space + " addr add " + h.address(i) + "/24 dev eth0",
+		"ip -n " + space + " link set lo up",
+		"ip -n " + space + " link set eth0 up",
+	} {
+		words := strings.Fields(line)
+		if _, err := run(words[0], words[1:]...); err != nil {
+			return "", err
+		}
+	}
+	h.count++
+	return h.address(i), nil
+}
+
+// start starts a command on a host: the thread that forks is in its namespace.
+func (h *hosts) start(i int, cmd *exec.Cmd) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	own, err := os.Open("/proc/thread-self/ns/net")
+	if err != nil {
+		return err
+	}
+	defer own.Close()
+	other, err := os.Open("/run/netns/" + h.space(i))
+	if err != nil {
+		return err
+	}
+	defer other.Close()
+	if err := unix.Setns(int(other.Fd()), unix.CLONE_NEWNET); err != nil {
+		return err
+	}
+	err = cmd.Start()
+	if back := unix.Setns(int(own.Fd()), unix.CLONE_NEWNET); back != nil {
+		panic(fmt.Sprintf("a thread is stuck in namespace %s: %v", h.space(i), back))
+	}
+	return err
+}
+
+// cut makes packets from one host to another go to a hardware address that
+// nobody has, which loses them without a word, or undoes that.
+func (h *hosts) cut(from, to int, cut bool) error {
+	args := []string{"-n", h.space(from), "neigh", "del", h.address(to), "dev", "eth0"}
+	if cut {
+		args = []string{"-n", h.space(from), "neigh", "replace", h.address(to), "lladdr", "02:00:00:00:ff:ff", "nud", "permanent", "dev", "eth0"}
+	}
+	_, err := run("ip", args...)
+	return err
+}

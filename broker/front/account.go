@@ -2,6 +2,7 @@ package front
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -24,6 +25,7 @@ type Account struct {
 	total      atomic.Uint64
 	conns      atomic.Int64
 	clientSubs atomic.Int64
+	remote     atomic.Int64 // things that other nodes listen to
 	in         counters
 	out        counters
 
@@ -49,10 +51,19 @@ func (a *Account) Limits() auth.Limits { return *a.limits.Load() }
 // Internal is a subscription of the broker itself.
 type Internal struct{ sub *sub }
 
+// SubscribeOption says more about a subscription of the broker.
+type SubscribeOption int
+
+// Local keeps a subscription from the other nodes of the cluster: only what is
+// published on this node, or handed to it by Forward, comes to it.
+const Local SubscribeOption = 1
+
 // Subscribe registers h for the pattern; with a queue, one member of it gets
-// each message.
-func (a *Account) Subscribe(subj, queue string, h Handler) (*Internal, error) {
+// each message. Unless it is Local, h also gets what is published on other
+// nodes, with Message.Forwarded set.
+func (a *Account) Subscribe(subj, queue string, h Handler, opts ...SubscribeOption) (*Internal, error) {
 	u := &sub{id: a.srv.nextSub.Add(1), account: a, subject: subj, queue: queue, handler: h}
+	u.local = slices.Contains(opts, Local)
 	if !subject.Valid(subj) || queue != "" && !subject.Valid(queue) {
 		return nil, fmt.Errorf("front: subscribe to %q with queue %q: not a valid subject", subj, queue)
 	}
@@ -70,11 +81,13 @@ func (i *Internal) Close() {
 
 func (a *Account) add(u *sub) {
 	a.index.Add(u.subject, u)
+	a.srv.announce.add(u)
 	a.watch.changed(a, u.subject)
 }
 
 func (a *Account) remove(u *sub) {
 	a.index.Remove(u.subject, u)
+	a.srv.announce.remove(u)
 	a.watch.changed(a, u.subject)
 }
 
@@ -101,16 +114,16 @@ func (a *Account) Publish(subject, reply string, header, payload []byte) bool {
 	return ok
 }
 
-// HasInterest tells whether a subscription of a client or of the broker
-// matches the literal subject. Topics don't count.
+// HasInterest tells whether a subscription of a client or of the broker, on any
+// node, matches the literal subject. Topics don't count.
 func (a *Account) HasInterest(subject string) bool {
-	return a.index.Has(subject, func(u *sub) bool { return u.topic == nil && u.wants(subject) })
+	return a.index.Has(subject, func(u *sub) bool { return u.listens(subject) })
 }
 
 // LiteralInterest tells whether somebody subscribed to the literal subject itself,
 // rather than to a pattern that matches it.
 func (a *Account) LiteralInterest(subject string) bool {
-	return a.index.Has(subject, func(u *sub) bool { return u.topic == nil && u.subject == subject && u.wants(subject) })
+	return a.index.Has(subject, func(u *sub) bool { return u.subject == subject && u.listens(subject) })
 }
 
 // Captures tells whether a topic that is led here keeps messages of the literal
@@ -122,9 +135,7 @@ func (a *Account) Captures(subject string) bool {
 // QueueInterest tells whether a member of the queue group listens to the
 // literal subject.
 func (a *Account) QueueInterest(subject, queue string) bool {
-	return a.index.Has(subject, func(u *sub) bool {
-		return u.topic == nil && u.queue == queue && u.wants(subject)
-	})
+	return a.index.Has(subject, func(u *sub) bool { return u.queue == queue && u.listens(subject) })
 }
 
 // Stats returns the account's counters.

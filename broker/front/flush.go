@@ -12,12 +12,15 @@ func (st *stager) flush() {
 	if len(st.sinks) > 0 {
 		st.flushSinks()
 	}
-	if st.fan == nil && len(st.dirty) == 0 {
+	if st.fan == nil && len(st.dirty) == 0 && len(st.farDirty) == 0 {
 		st.staged = 0
 		return
 	}
 	inline := st.staged <= inlineBytesMax
 	st.settle()
+	if len(st.farDirty) > 0 {
+		st.pushRemotes()
+	}
 	if st.fan != nil {
 		st.pushFan(inline && len(st.fan.targets) <= inlineTargetsMax)
 	}
@@ -27,6 +30,12 @@ func (st *stager) flush() {
 	st.outMsgs, st.outBytes = 0, 0
 	if len(st.slow) > 0 {
 		st.waitForSlow()
+	}
+	if len(st.farSlow) > 0 {
+		st.waitForRemotes()
+	}
+	if st.self != nil && st.self.holdUntil.Load() != 0 {
+		st.heldBack()
 	}
 }
 
@@ -124,7 +133,9 @@ func (st *stager) handOver(t *session, pieces []piece, size, msgs int, inline bo
 // as they are moving. One that took nothing during a whole wait is not waited
 // for again until it does: it is left to be cut off.
 func (st *stager) waitForSlow() {
-	if !st.srv.opts().NoFastProducerStall {
+	if st.from != "" {
+		st.sawSlow = true // the publisher is told, on its node
+	} else if !st.srv.opts().NoFastProducerStall {
 		deadline := time.Now().Add(stallTotalMax)
 		for _, t := range st.slow {
 			if t.stuckAt.Load() == t.out.written.Load()+1 {

@@ -24,6 +24,9 @@ func (s *Server) LameDuck(ctx context.Context) {
 	if ws != nil {
 		_ = ws.l.Close()
 	}
+	if c := s.joined(); c != nil {
+		c.LameDuck() // first, so that the addresses told next are those of others
+	}
 	s.tellInfo()
 	o := s.opts()
 	if !pause(ctx, o.LameDuckGrace) {

@@ -27,8 +27,10 @@ type match struct {
 	exact    bool
 	mixed    bool // of a prefix: the last token makes a difference
 	denied   bool // the publisher may not publish to subject
+	several  bool // not just one plain route, or nobody
 	plain    []*route
-	groups   [][]*route // by queue
+	groups   []group
+	remotes  []*remoteStage // peers where somebody listens without a queue
 	handlers []*sub
 	captures []*TopicInterest
 	fan      *fan // the plain routes, when one encoding serves all
@@ -45,11 +47,26 @@ type route struct {
 	n       int    // deliveries in this batch, when not limited
 }
 
+// group is a queue group: its members here, and how many there are elsewhere.
+type group struct {
+	queue string
+	here  []*route
+	there []farMembers
+	far   int
+}
+
+// farMembers are those on one peer.
+type farMembers struct {
+	stage  *remoteStage
+	weight int
+}
+
 // matcher is one publisher's cache of matches in one account.
 type matcher struct {
 	account *Account
 	st      *stager
 	sess    *session // whose echo and permissions apply; nil for the broker
+	kind    int      // matchAll, …
 
 	last   *match
 	exact  map[string]*match
@@ -173,6 +190,7 @@ func (mt *matcher) buildOnce(subj []byte) *match {
 	*m = match{
 		subject: unsafe.String(unsafe.SliceData(subj), len(subj)), // for this call only
 		plain:   m.plain[:0], groups: m.groups[:0], handlers: m.handlers[:0], captures: m.captures[:0],
+		remotes: m.remotes[:0],
 	}
 	mt.match(m)
 	m.subject = ""
@@ -218,37 +236,77 @@ func (mt *matcher) fill(m *match) {
 	var queues map[string]int
 	for _, u := range mt.values {
 		switch {
-		case u.closed.Load() || m.subject != "" && !u.wants(m.subject):
+		case mt.leavesOut(u) || m.subject != "" && !u.wants(m.subject):
 			continue
 		case u.topic != nil:
 			m.addCapture(u.topic)
 			continue
-		case u.sess != nil && u.sess == mt.sess && !mt.sess.connect.Echo:
-			continue
-		case u.handler != nil && u.queue == "":
-			m.handlers = append(m.handlers, u)
-			continue
-		}
-		r := mt.route(m, u)
-		if u.queue == "" {
-			m.plain = append(m.plain, r)
-			continue
-		}
-		i, ok := queues[u.queue]
-		if !ok {
-			if queues == nil {
-				queues = map[string]int{}
+		case u.queue != "":
+			i, ok := queues[u.queue]
+			if !ok {
+				if queues == nil {
+					queues = map[string]int{}
+				}
+				i = len(m.groups)
+				queues[u.queue] = i
+				m.groups = append(m.groups, group{queue: u.queue})
 			}
-			i = len(m.groups)
-			queues[u.queue] = i
-			m.groups = append(m.groups, nil)
+			mt.addMember(m, &m.groups[i], u)
+		case u.handler != nil:
+			m.handlers = append(m.handlers, u)
+		case u.remote != nil:
+			m.addRemote(mt.st.remoteStageFor(u.remote))
+		default:
+			m.plain = append(m.plain, mt.route(m, u))
 		}
-		m.groups[i] = append(m.groups[i], r)
 	}
 	clear(mt.values)
+	m.several = len(m.plain) > 1 || len(m.groups) > 0 || len(m.handlers) > 0 || len(m.remotes) > 0
 	if len(m.plain) > 1 {
 		m.fan = mt.st.fanFor(m.plain)
 	}
+}
+
+// leavesOut tells whether u gets nothing from this publisher.
+func (mt *matcher) leavesOut(u *sub) bool {
+	switch {
+	case u.closed.Load():
+		return true
+	case u.sess != nil && u.sess == mt.sess && !mt.sess.connect.Echo:
+		return true
+	case u.remote != nil && u.remote.gone.Load():
+		return true
+	case mt.kind == matchHere:
+		return u.topic != nil || u.remote != nil || u.local
+	case mt.kind == matchServices:
+		return u.handler == nil
+	}
+	return false
+}
+
+func (mt *matcher) addMember(m *match, g *group, u *sub) {
+	if u.remote == nil {
+		g.here = append(g.here, mt.route(m, u))
+		return
+	}
+	stage, weight := mt.st.remoteStageFor(u.remote), int(u.weight.Load())
+	g.far += weight
+	for i := range g.there {
+		if g.there[i].stage == stage {
+			g.there[i].weight += weight // by another pattern
+			return
+		}
+	}
+	g.there = append(g.there, farMembers{stage, weight})
+}
+
+func (m *match) addRemote(g *remoteStage) {
+	for _, have := range m.remotes {
+		if have == g {
+			return
+		}
+	}
+	m.remotes = append(m.remotes, g)
 }
 
 func (m *match) addCapture(t *TopicInterest) {

@@ -18,6 +18,9 @@ type Message struct {
 	Account *Account
 	// Client is who published; nil when the broker itself did.
 	Client *ClientInfo
+	// Forwarded names the node the message came from, "" when it entered the
+	// cluster here.
+	Forwarded string
 
 	via *stager // of the publishing goroutine, for Respond
 }
@@ -56,7 +59,7 @@ func (m *Message) Clone() *Message {
 	return &Message{
 		Subject: bytes.Clone(m.Subject), Reply: bytes.Clone(m.Reply),
 		Header: bytes.Clone(m.Header), Payload: bytes.Clone(m.Payload),
-		Account: m.Account, Client: m.Client,
+		Account: m.Account, Client: m.Client, Forwarded: m.Forwarded,
 	}
 }
 
@@ -98,28 +101,39 @@ type ClientInfo struct {
 	Start   time.Time
 	NameTag string
 
-	sess *session
+	sess   *session     // nil of a client of another node
+	remote *remoteRules // of a client of another node
 }
 
 // MayPublish tells whether the client's permissions let it publish to subject.
 // Without a client (nil) everything is allowed: the broker itself asks.
 func (c *ClientInfo) MayPublish(subject string) bool {
-	return c == nil || c.sess == nil || c.sess.mayPublish(subject)
+	return c == nil || c.rules().Publish(subject)
 }
 
 // MaySubscribe tells whether the client may subscribe to the pattern, queue ""
 // for a plain subscription. A pattern that merely overlaps a denied one is
 // allowed here and filtered at delivery; see MayReceive.
 func (c *ClientInfo) MaySubscribe(pattern, queue string) bool {
-	return c == nil || c.sess == nil || c.sess.maySubscribe(pattern, queue)
+	return c == nil || c.rules().Subscribe(pattern, queue)
 }
 
 // Permissions are those in force for the client, nil where it may do all.
 func (c *ClientInfo) Permissions() *auth.Permissions {
-	if c == nil || c.sess == nil {
+	if c == nil {
 		return nil
 	}
-	return c.sess.rules().Source()
+	return c.rules().Source()
+}
+
+func (c *ClientInfo) rules() *auth.Rules {
+	switch {
+	case c.sess != nil:
+		return c.sess.rules()
+	case c.remote != nil:
+		return c.remote.rules()
+	}
+	return nil
 }
 
 // RTT is the last round trip measured by PING, 0 before the first.

@@ -30,6 +30,9 @@ func (p *Publisher) Publish(subject, reply string, header, payload []byte) bool 
 func (p *Publisher) Deliver(to, subject, reply string, header, payload []byte) bool {
 	m := p.mt.find(bytesOf(to))
 	o := newOutgoing(bytesOf(subject), bytesOf(reply), header, payload)
+	if to != subject {
+		o.route = bytesOf(to)
+	}
 	ok := p.st.deliver(m, &o) > 0
 	p.limit()
 	return ok

@@ -37,6 +37,8 @@ type Server struct {
 	in, out          counters
 	handshakes       throttle
 
+	announce  announcer
+	cluster   atomic.Pointer[Cluster]
 	wsBuffers sync.Pool
 
 	wait sync.WaitGroup // sessions, listeners
@@ -122,7 +124,15 @@ func (s *Server) syncAccounts(a *auth.Authenticator) (gone []*Account) {
 		}
 	}
 	s.mu.Unlock()
+	for _, acc := range gone {
+		s.announce.drop(acc.name)
+	}
 	slices.SortFunc(fresh, byName)
+	if c := s.joined(); c != nil {
+		for _, acc := range fresh {
+			c.AccountAdded(acc)
+		}
+	}
 	if f := s.opts().OnAccount; f != nil {
 		for _, acc := range fresh {
 			f(acc)

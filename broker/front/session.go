@@ -27,14 +27,17 @@ type session struct {
 	start    time.Time
 
 	// Owned by the reader.
-	buf      readBuffer
-	st       stager
-	mt       matcher
-	account  *Account // nil until authenticated
-	owesInfo bool     // the INFO that answers CONNECT is still to come
-	inMsgs   int64    // of this batch
-	inBytes  int64
-	connect  wire.ConnectOptions
+	buf        readBuffer
+	st         stager
+	mt         matcher
+	account    *Account // nil until authenticated
+	owesInfo   bool     // the INFO that answers CONNECT is still to come
+	ident      []byte   // see identBytes
+	identOf    *ClientInfo
+	identRules bool
+	inMsgs     int64 // of this batch
+	inBytes    int64
+	connect    wire.ConnectOptions
 
 	out       outbox
 	rulesPtr  atomic.Pointer[auth.Rules]
@@ -47,6 +50,7 @@ type session struct {
 	ended     atomic.Bool
 	stuckAt   atomic.Int64 // see waitForSlow
 	stalls    atomic.Int64
+	holdUntil atomic.Int64 // unix nanoseconds, see Hold
 	in        counters
 	lastSeen  atomic.Int64 // unix nanoseconds of the last read
 	roundTrip atomic.Int64

@@ -69,6 +69,14 @@ type stager struct {
 	sinks   []sinkStage
 	staged  int // bytes
 
+	// Of other nodes; see outward.go.
+	remotes  map[*Remote]*remoteStage
+	farDirty []*remoteStage
+	farSlow  []*Remote
+	picks    []pick
+	from     string // of messages that came from a peer: its name
+	sawSlow  bool   // a receiver is far behind
+
 	outMsgs, outBytes int64 // since the last flush
 	slow              []*session
 
@@ -119,6 +127,7 @@ type outgoing struct {
 	wire.Command
 
 	client   *ClientInfo // who publishes; nil for the broker
+	route    []byte      // the subject it is routed by, where that isn't Subject
 	src      *chunk      // the read buffer that Tail is in, if it may be referred to
 	borrowed bool        // the bytes live until the batch ends, not just during the call
 	scratch  bool        // Tail is stager.scratch
@@ -131,8 +140,11 @@ func newOutgoing(subject, reply, header, payload []byte) outgoing {
 
 // deliver stages o for everybody in m but topics, and returns to how many.
 func (st *stager) deliver(m *match, o *outgoing) int {
-	if len(m.handlers) == 0 && len(m.plain) == 1 && len(m.groups) == 0 {
+	if !m.several {
 		// The most common case.
+		if len(m.plain) == 0 {
+			return 0
+		}
 		if st.fan != nil {
 			st.leaveFan()
 		}
@@ -141,37 +153,48 @@ func (st *stager) deliver(m *match, o *outgoing) int {
 		}
 		return 0
 	}
-	if o.Tail == nil && (len(m.plain) > 0 || len(m.groups) > 0) {
-		st.writeTail(o)
-	}
-	n := 0
-	if m.fan != nil && st.fanOff == 0 && (len(o.Header) == 0 || m.fan.headers) {
-		n += st.shared(m, o)
-	} else if len(m.plain) > 0 {
-		if st.fanOff > 0 {
-			st.fanOff--
-		}
-		if st.fan != nil {
-			st.leaveFan()
-		}
-		if len(o.Tail) >= shareMin && len(m.plain) > 1 && !o.pins() {
-			n += st.linked(m, o)
-		} else {
-			for _, r := range m.plain {
-				if st.one(m, r, o) {
-					n++
-				}
-			}
-		}
-	}
-	for _, g := range m.groups {
-		if st.member(m, g, o) {
+	n := st.toPlain(m, o)
+	base := len(st.picks) // a handler may be publishing
+	for i := range m.groups {
+		if st.member(m, &m.groups[i], o) {
 			n++
 		}
+	}
+	if len(m.remotes) > 0 || len(st.picks) > base {
+		n += st.toRemotes(m, o, st.picks[base:])
+		st.picks = st.picks[:base]
 	}
 	for _, u := range m.handlers {
 		st.handle(u, o)
 		n++
+	}
+	return n
+}
+
+// toPlain stages o for the sessions that listen without a queue.
+func (st *stager) toPlain(m *match, o *outgoing) (n int) {
+	if len(m.plain) == 0 {
+		return 0
+	}
+	if o.Tail == nil {
+		st.writeTail(o)
+	}
+	if m.fan != nil && st.fanOff == 0 && (len(o.Header) == 0 || m.fan.headers) {
+		return st.shared(m, o)
+	}
+	if st.fanOff > 0 {
+		st.fanOff--
+	}
+	if st.fan != nil {
+		st.leaveFan()
+	}
+	if len(o.Tail) >= shareMin && len(m.plain) > 1 && !o.pins() {
+		return st.linked(m, o)
+	}
+	for _, r := range m.plain {
+		if st.one(m, r, o) {
+			n++
+		}
 	}
 	return n
 }
@@ -181,15 +204,22 @@ func (st *stager) writeTail(o *outgoing) {
 	o.Tail, o.scratch = st.scratch, true
 }
 
-// member gives o to one member of a queue group: a random one, or the next
-// that takes it.
-func (st *stager) member(m *match, g []*route, o *outgoing) bool {
-	start := 0
-	if len(g) > 1 {
-		start = rand.IntN(len(g))
+// member gives o to one member of a queue group: a random one of all nodes, or the
+// next that takes it.
+func (st *stager) member(m *match, g *group, o *outgoing) bool {
+	start, far := 0, 0
+	if total := len(g.here) + g.far; total > 1 {
+		start = rand.IntN(total)
 	}
-	for i := range g {
-		r := g[(start+i)%len(g)]
+	if start >= len(g.here) && g.far > 0 {
+		far = start - len(g.here)
+		if st.memberThere(g, far) {
+			return true
+		}
+		start = 0
+	}
+	for i := range g.here {
+		r := g.here[(start+i)%len(g.here)]
 		if r.sub.handler != nil {
 			st.handle(r.sub, o)
 			return true
@@ -197,10 +227,34 @@ func (st *stager) member(m *match, g []*route, o *outgoing) bool {
 		if r.stage.target.ended.Load() {
 			continue
 		}
+		if o.Tail == nil {
+			st.writeTail(o)
+		}
 		if st.fan != nil {
 			st.leaveFan()
 		}
 		if st.one(m, r, o) {
+			return true
+		}
+	}
+	return st.memberThere(g, far)
+}
+
+// memberThere picks the peer that has the n-th of the members elsewhere, or the
+// next that is still there.
+func (st *stager) memberThere(g *group, n int) bool {
+	if g.far == 0 {
+		return false
+	}
+	at := 0
+	for at < len(g.there)-1 && n >= g.there[at].weight {
+		n -= g.there[at].weight
+		at++
+	}
+	for i := range g.there {
+		r := &g.there[(at+i)%len(g.there)]
+		if !r.stage.target.gone.Load() {
+			st.picks = append(st.picks, pick{r.stage, g.queue})
 			return true
 		}
 	}
@@ -379,7 +433,7 @@ func (st *stager) handle(u *sub, o *outgoing) {
 	msg := &st.messages[st.depth]
 	*msg = Message{
 		Subject: o.Subject, Reply: o.Reply, Header: o.Header, Payload: o.Payload,
-		Account: u.account, Client: o.client, via: st,
+		Account: u.account, Client: o.client, Forwarded: st.from, via: st,
 	}
 	st.depth++
 	u.handler(msg)

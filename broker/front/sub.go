@@ -9,7 +9,8 @@ import (
 )
 
 // sub is one entry of an account's interest: a client's subscription, one of
-// the broker itself, or a topic. Exactly one of sess, handler and topic is set.
+// the broker itself, a topic, or what another node asks for. Exactly one of sess,
+// handler, topic and remote is set.
 type sub struct {
 	// Set at construction.
 	id      uint64 // unique in the process
@@ -20,7 +21,12 @@ type sub struct {
 	sid     string
 	handler Handler
 	topic   *TopicInterest
+	remote  *Remote
+	local   bool // not told to other nodes
 
+	told *announced // guarded by announcer.mu
+
+	weight    atomic.Int64             // of remote: members of the queue group there
 	filter    atomic.Pointer[[]string] // denied patterns that overlap with subject; nil: none
 	max       atomic.Int64             // deliveries after which it ends; 0: no limit
 	delivered atomic.Int64
@@ -44,6 +50,11 @@ func (u *sub) take() (ok, last bool) {
 func (u *sub) wants(s string) bool {
 	f := u.filter.Load()
 	return f == nil || len(*f) == 0 || !subject.MatchAny(*f, s)
+}
+
+// listens tells whether a message of the subject would be delivered by it.
+func (u *sub) listens(s string) bool {
+	return u.topic == nil && (u.remote == nil || !u.remote.gone.Load()) && u.wants(s)
 }
 
 // filtered tells whether there are subjects that the filter keeps back.

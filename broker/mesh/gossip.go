@@ -1,0 +1,95 @@
+package mesh
+
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/heraldmq/herald/replication/peer"
+)
+
+// statusKey is under which a node tells its peers where clients reach it.
+const statusKey = "mesh"
+
+// status is what a node tells its peers.
+type status struct {
+	ServerID  string   `json:"id"`
+	Client    []string `json:"client,omitempty"`
+	Websocket []string `json:"ws,omitempty"`
+}
+
+// tellStatus tells the peers, and this node's clients.
+func (m *Mesh) tellStatus() {
+	b, err := json.Marshal(m.own())
+	if err != nil {
+		panic("mesh: encode the status: " + err.Error()) // strings only
+	}
+	m.net.SetStatus(statusKey, b)
+	m.gossip()
+}
+
+// own is what this node tells: no addresses while it is about to stop.
+func (m *Mesh) own() status {
+	s := status{ServerID: m.srv.Options().ServerID}
+	if !m.o.NoAdvertise && !m.srv.IsLameDuck() {
+		s.Client, s.Websocket = m.srv.ConnectURLs()
+	}
+	return s
+}
+
+// gossip tells this node's clients where they can go.
+func (m *Mesh) gossip() {
+	if m.o.NoAdvertise {
+		return
+	}
+	all := m.own()
+	for _, p := range m.net.Peers() {
+		theirs := statusOf(p)
+		all.Client = appendNew(all.Client, theirs.Client)
+		all.Websocket = appendNew(all.Websocket, theirs.Websocket)
+	}
+	m.gossiping.Lock()
+	defer m.gossiping.Unlock()
+	if slices.Equal(all.Client, m.gossiped.Client) && slices.Equal(all.Websocket, m.gossiped.Websocket) {
+		return
+	}
+	m.gossiped = all
+	m.srv.SetConnectURLs(all.Client, all.Websocket)
+}
+
+func appendNew(dst, more []string) []string {
+	for _, s := range more {
+		if !slices.Contains(dst, s) {
+			dst = append(dst, s)
+		}
+	}
+	return dst
+}
+
+func statusOf(p peer.Peer) (s status) {
+	if b := p.Status[statusKey]; b != nil {
+		_ = json.Unmarshal(b, &s) // without one it has no addresses
+	}
+	return s
+}
+
+// Routes describes the connections to the peers, by name.
+func (m *Mesh) Routes() []Route {
+	var all []Route
+	for _, p := range m.net.Peers() {
+		r := Route{
+			Name: p.Name, Addr: p.Addr, Since: p.Since, RTT: p.RTT, Version: p.Version,
+			ServerID: statusOf(p).ServerID,
+		}
+		l := m.link(p.Name)
+		r.InMsgs, r.InBytes = l.in.msgs.Load(), l.in.bytes.Load()
+		r.OutMsgs, r.OutBytes = l.out.msgs.Load(), l.out.bytes.Load()
+		r.Pending, r.Dropped = l.queued(), l.dropped.Load()
+		l.receiving.Lock()
+		if l.remote != nil {
+			r.Subscriptions = l.remote.Subscriptions()
+		}
+		l.receiving.Unlock()
+		all = append(all, r)
+	}
+	return all
+}

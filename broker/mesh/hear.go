@@ -1,0 +1,229 @@
+package mesh
+
+import (
+	"encoding/binary"
+	"time"
+
+	"github.com/heraldmq/herald/broker/front"
+	"github.com/heraldmq/herald/replication/peer"
+)
+
+const (
+	// batchBytesMax bounds a batch that comes in parts.
+	batchBytesMax = 80 << 20
+	// holdFor is how long a publisher is held back for a slow receiver here, and
+	// holdEvery how often that is asked.
+	holdFor   = 50 * time.Millisecond
+	holdEvery = 20 * time.Millisecond
+)
+
+type heardKey struct{ account, subject, queue string }
+
+// heard is one thing the peer listens to.
+type heard struct {
+	weight   int
+	round    uint64
+	interest *front.RemoteInterest // nil while this node doesn't know the account
+}
+
+func (h *heard) end() {
+	if h.interest != nil {
+		h.interest.Remove()
+		h.interest = nil
+	}
+}
+
+// receive handles one chunk of a peer.
+func (m *Mesh) receive(from string, _ peer.Channel, chunk []byte) {
+	l := m.link(from)
+	l.receiving.Lock()
+	defer l.receiving.Unlock()
+	if l.missing > 0 {
+		l.partial = append(l.partial, chunk...)
+		if l.missing -= len(chunk); l.missing > 0 {
+			return
+		}
+		chunk, l.partial, l.missing = l.partial, nil, 0
+	}
+	if len(chunk) == 0 {
+		return
+	}
+	switch chunk[0] {
+	case front.BatchMessages, front.BatchForwarded:
+		l.deliver(chunk)
+	case chunkInterest:
+		l.hear(chunk[1:])
+	case chunkPart:
+		if n, w := binary.Uvarint(chunk[1:]); w > 0 && n <= batchBytesMax {
+			l.partial, l.missing = make([]byte, 0, n), int(n)
+		}
+	case chunkSlow:
+		if cid, w := binary.Uvarint(chunk[1:]); w > 0 {
+			m.srv.Hold(cid, holdFor)
+		}
+	case chunkAsk:
+		if l.up.Load() {
+			m.tellAll(l)
+		}
+	default:
+		m.log.Warn("a peer sent a chunk that isn't known", "peer", from, "kind", chunk[0])
+	}
+}
+
+func (l *link) deliver(batch []byte) {
+	n := len(batch)
+	d, err := l.inbound.Deliver(batch)
+	if err != nil {
+		l.m.log.Warn("a peer sent messages that can't be read", "peer", l.name, "err", err)
+	}
+	l.in.add(d.Msgs, n)
+	if d.SlowFor != 0 {
+		l.slow(d.SlowFor)
+	}
+}
+
+// slow asks the peer to hold a publisher back.
+func (l *link) slow(cid uint64) {
+	now := time.Now()
+	if now.Sub(l.slowSent[cid]) < holdEvery {
+		return
+	}
+	if len(l.slowSent) >= 1024 {
+		clear(l.slowSent)
+	}
+	l.slowSent[cid] = now
+	l.sending.Lock()
+	defer l.sending.Unlock()
+	// When there is no room for it, it isn't said: it would come too late.
+	_ = l.chunkLocked(binary.AppendUvarint([]byte{chunkSlow}, cid))
+}
+
+// hear takes in what the peer listens to.
+func (l *link) hear(b []byte) {
+	if len(b) == 0 {
+		return
+	}
+	flags := b[0]
+	if flags&interestFirst != 0 {
+		l.round++
+	}
+	account := ""
+	for b = b[1:]; len(b) > 0; {
+		n, w := binary.Uvarint(b)
+		if w <= 0 {
+			break
+		}
+		b = b[w:]
+		if n == 0 {
+			account, b = cutString(b)
+			continue
+		}
+		if n--; n > uint64(len(b)) {
+			break
+		}
+		key := heardKey{account: account, subject: string(b[:n])}
+		key.queue, b = cutString(b[n:])
+		weight, w := binary.Uvarint(b)
+		if w <= 0 {
+			break
+		}
+		b = b[w:]
+		l.listens(key, int(weight))
+	}
+	if flags&interestLast != 0 {
+		for key, h := range l.heard {
+			if h.round != l.round {
+				h.end()
+				delete(l.heard, key)
+			}
+		}
+	}
+}
+
+func cutString(b []byte) (s string, rest []byte) {
+	n, w := binary.Uvarint(b)
+	if w <= 0 || n > uint64(len(b)-w) {
+		return "", nil
+	}
+	return string(b[w : w+int(n)]), b[w+int(n):]
+}
+
+// listens sets how many listen there.
+func (l *link) listens(key heardKey, weight int) {
+	h := l.heard[key]
+	switch {
+	case weight == 0:
+		if h != nil {
+			h.end()
+			delete(l.heard, key)
+		}
+	case h == nil:
+		h = &heard{weight: weight, round: l.round}
+		l.heard[key] = h
+		l.enter(key, h)
+	default:
+		h.round = l.round
+		if h.weight != weight {
+			h.weight = weight
+			if h.interest != nil {
+				h.interest.SetWeight(weight)
+			}
+		}
+	}
+}
+
+// enter puts what was heard into the account.
+func (l *link) enter(key heardKey, h *heard) {
+	a := l.m.srv.Account(key.account)
+	if a == nil {
+		l.m.unknownAccount(key.account)
+		return
+	}
+	if l.remote == nil {
+		l.remote = front.NewRemote(l.name, l)
+	}
+	h.interest = a.AddRemote(l.remote, key.subject, key.queue, h.weight)
+}
+
+// unknownAccount warns, once for each.
+func (m *Mesh) unknownAccount(name string) {
+	m.mu.Lock()
+	known := m.warned[name]
+	m.warned[name] = true
+	m.mu.Unlock()
+	if !known {
+		m.log.Warn("another node speaks of an account that this one doesn't have: is the configuration the same?", "account", name)
+	}
+}
+
+// hooks is the mesh as the server sees it.
+type hooks Mesh
+
+// InterestChanged implements front.Cluster.
+func (h *hooks) InterestChanged() {
+	select {
+	case h.wake <- struct{}{}:
+	default:
+	}
+}
+
+// AccountAdded implements front.Cluster.
+func (h *hooks) AccountAdded(a *front.Account) {
+	m := (*Mesh)(h)
+	m.mu.Lock()
+	delete(m.warned, a.Name())
+	m.mu.Unlock()
+	for _, l := range m.links() {
+		l.receiving.Lock()
+		for key, known := range l.heard {
+			if key.account == a.Name() {
+				known.end() // that of an account of the same name before
+				l.enter(key, known)
+			}
+		}
+		l.receiving.Unlock()
+	}
+}
+
+// LameDuck implements front.Cluster.
+func (h *hooks) LameDuck() { (*Mesh)(h).tellStatus() }

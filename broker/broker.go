@@ -58,6 +58,7 @@ type Broker struct {
 	front     *front.Server
 	mon       *monitor.Monitor
 	http      *monitor.Server
+	links     *links // nil without a cluster
 	durable   atomic.Pointer[durable]
 	sys       atomic.Pointer[sys.Services]
 }
@@ -109,6 +110,10 @@ func (b *Broker) Run(ctx context.Context) error {
 	case <-b.quit:
 	case failed = <-b.fatal:
 	}
+	if failed == nil {
+		b.closing.Store(true)
+		b.handOver()
+	}
 	return errors.Join(failed, b.shut())
 }
 
@@ -137,17 +142,33 @@ func (b *Broker) open() error {
 		return fmt.Errorf("options: %w", err)
 	}
 	b.mon = monitor.New(b.sources())
+	if o.Cluster.Enabled() {
+		if b.links, err = b.openLinks(o); err != nil {
+			return err
+		}
+	}
 	if err := b.listenHTTP(o); err != nil {
 		return err
 	}
+	if err := b.openServices(o); err != nil {
+		return err
+	}
+	b.tellAddresses(o)
+	return nil
+}
+
+// openServices opens what works on the front, and then the front.
+func (b *Broker) openServices(o *config.Options) error {
 	if o.JetStream.Enabled {
 		d, err := b.openDurable()
 		if err != nil {
 			return err
 		}
 		b.durable.Store(d)
+	} else if b.links != nil {
+		b.links.start()
 	}
-	services := sys.New(sys.Options{Monitor: b.mon, Reload: b.Reload, Log: log})
+	services := sys.New(sys.Options{Monitor: b.mon, Reload: b.Reload, Log: b.cfg.Log})
 	if err := services.Start(); err != nil {
 		return err
 	}
@@ -155,6 +176,15 @@ func (b *Broker) open() error {
 	if err := b.front.Start(); err != nil {
 		return err
 	}
+	if b.links != nil {
+		return b.links.serve(o)
+	}
+	return nil
+}
+
+// tellAddresses logs where clients connect, in nats-server's words.
+func (b *Broker) tellAddresses(o *config.Options) {
+	log := b.cfg.Log
 	if a := b.front.WebsocketAddr(); a != nil {
 		log.Info("Listening for websocket clients on " + websocketScheme(o) + "://" + b.listenAddr(o.Websocket.Host, a))
 	}
@@ -164,7 +194,6 @@ func (b *Broker) open() error {
 	if o.TLS != nil {
 		log.Info("TLS required for client connections")
 	}
-	return nil
 }
 
 // makeStoreDir finds out where durable topics are kept.
@@ -214,7 +243,7 @@ func (b *Broker) listenHTTP(o *config.Options) error {
 }
 
 // shut stops in stages: listeners and sessions, then what proposes, then what
-// applies, then the log.
+// applies, then the log and the links to other nodes.
 func (b *Broker) shut() error {
 	b.closing.Store(true)
 	var errs []error
@@ -230,8 +259,14 @@ func (b *Broker) shut() error {
 	if s := b.sys.Swap(nil); s != nil {
 		errs = append(errs, s.Close())
 	}
+	if b.links != nil {
+		b.links.quiet()
+	}
 	if d := b.durable.Swap(nil); d != nil {
 		errs = append(errs, d.close())
+	}
+	if b.links != nil {
+		errs = append(errs, b.links.close())
 	}
 	if b.http != nil {
 		errs = append(errs, b.http.Close())
@@ -287,6 +322,7 @@ func (b *Broker) LameDuck(ctx context.Context) {
 	}
 	b.lame.Store(true)
 	b.cfg.Log.Info("Entering lame duck mode, stop accepting new clients")
+	b.handOver()
 	if s := b.sys.Load(); s != nil {
 		s.LameDuck()
 	}
@@ -306,6 +342,16 @@ func (b *Broker) ClientURL() string {
 // WebsocketURL is where websocket clients connect, "" without that listener.
 func (b *Broker) WebsocketURL() string {
 	return b.url(websocketScheme(b.options.Load()), func() net.Addr { return b.front.WebsocketAddr() })
+}
+
+// ClusterURL is where other nodes connect, "" without a cluster.
+func (b *Broker) ClusterURL() string {
+	return b.url("nats-route", func() net.Addr {
+		if b.links == nil {
+			return nil
+		}
+		return b.links.net.Addr()
+	})
 }
 
 func websocketScheme(o *config.Options) string {

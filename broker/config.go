@@ -2,6 +2,7 @@ package broker
 
 import (
 	"log/slog"
+	"time"
 
 	"github.com/heraldmq/herald/broker/config"
 )
@@ -14,6 +15,9 @@ const (
 	NATSVersion = "2.15.2"
 	// APILevel is the JetStream API level offered.
 	APILevel = 5
+	// ClusterFormat is what nodes of a cluster must have in common: how they talk and
+	// what they keep.
+	ClusterFormat = 1
 )
 
 // Config says what an embedded broker is to be. The zero value works: core
@@ -37,6 +41,8 @@ type Config struct {
 	// Reload reads the options again for Broker.Reload; nil means they can't
 	// change.
 	Reload func() (*config.Options, error)
+	// ClockOffset is for tests only: the clock of durable topics is off by so much.
+	ClockOffset time.Duration
 }
 
 // withDefaults returns a copy in which everything is set.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,10 +18,8 @@ import (
 	"github.com/heraldmq/herald/broker/scheduling"
 	"github.com/heraldmq/herald/broker/sourcing"
 	"github.com/heraldmq/herald/broker/state"
-	"github.com/heraldmq/herald/replication"
 	"github.com/heraldmq/herald/topics"
 	"github.com/heraldmq/herald/topics/catalogue"
-	"github.com/heraldmq/herald/topics/store"
 )
 
 // durable is the durable side of a broker: the replicated state, the delivery
@@ -30,7 +27,7 @@ import (
 type durable struct {
 	b       *Broker
 	state   *state.State
-	engines map[topics.GroupID]*delivery.Engine // never changes once open
+	engines engines
 	api     *jetstream.Service
 	copies  *sourcing.Engine   // mirrors and sources
 	plans   *scheduling.Engine // scheduled messages
@@ -62,25 +59,50 @@ const unusedMax = 1024
 func (b *Broker) openDurable() (*durable, error) {
 	o := b.options.Load()
 	d := &durable{
-		b: b, engines: map[topics.GroupID]*delivery.Engine{}, interests: map[topics.TopicID]map[string]*front.TopicInterest{},
+		b: b, interests: map[topics.TopicID]map[string]*front.TopicInterest{},
 		unused: make(chan unusedConsumer, unusedMax), advertises: map[*front.Account]bool{},
 	}
 	d.ctx, d.cancel = context.WithCancel(context.Background())
-	var err error
-	d.state, err = state.Open(state.Options{
+	so := state.Options{
 		Dir: filepath.Join(b.storeDir, "herald"), ServerName: b.name(o), Domain: o.JetStream.Domain,
 		Replier: func(a *front.Account) state.Replier { return a.NewPublisher() },
+		Account: b.front.Account,
 		Limits:  d.limits,
 		Batches: batchLimits(&o.JetStream.Limits),
+		Now:     b.clock(),
 		Log:     b.cfg.Log, Fatal: b.fail,
-	})
-	if err != nil {
+	}
+	if b.links != nil {
+		so.Network, so.NodeID = b.links.net, b.links.net.Name()
+	}
+	var err error
+	if d.state, err = state.Open(so); err != nil {
 		d.cancel()
 		return nil, err
 	}
-	for _, g := range d.state.Groups() {
-		d.engines[g.ID()] = delivery.New(d.engineOptions(g, o))
+	d.join(o)
+	if b.links != nil {
+		b.links.start()
 	}
+	if err := d.serve(o); err != nil {
+		return nil, errors.Join(err, d.close())
+	}
+	return d, nil
+}
+
+// clock is what entries are stamped with; nil is the system's.
+func (b *Broker) clock() func() topics.Nanos {
+	off := b.cfg.ClockOffset
+	if off == 0 {
+		return nil
+	}
+	b.cfg.Log.Warn("THE CLOCK OF DURABLE TOPICS IS OFF ON PURPOSE: this is for tests only", "by", off.String())
+	return func() topics.Nanos { return topics.Nanos(time.Now().Add(off).UnixNano()) }
+}
+
+// join makes the rooms that work on the state.
+func (d *durable) join(o *config.Options) {
+	b := d.b
 	d.wg.Go(d.work)
 	d.plans = scheduling.New(scheduling.Options{Account: b.front.Account, Log: b.cfg.Log})
 	d.copies = sourcing.New(sourcing.Options{
@@ -88,8 +110,7 @@ func (b *Broker) openDurable() (*durable, error) {
 	})
 	l := o.JetStream.Limits
 	d.api = jetstream.New(jetstream.Options{
-		State: d.state, Server: b.front, Engine: func(id topics.GroupID) *delivery.Engine { return d.engines[id] },
-		Sources:    d.copies.Info,
+		State: d.state, Server: b.front, Engine: d.engines.of, Sources: d.copies.Info,
 		ServerName: b.name(o), Domain: o.JetStream.Domain, Cluster: o.Cluster.Name, Lenient: !o.JetStream.Strict,
 		MaxDuplicates: l.DuplicateWindow, MaxRequestBatch: l.MaxRequestBatch, MaxAckPending: max(l.MaxAckPending, 0),
 		QueueLimit: o.JetStream.RequestQueue, Log: b.cfg.Log,
@@ -98,10 +119,6 @@ func (b *Broker) openDurable() (*durable, error) {
 		Catalogue: d.state, Log: b.cfg.Log,
 		MayKeep: func(account string) bool { return b.options.Load().LimitsOf(account) != nil },
 	})
-	if err := d.serve(o); err != nil {
-		return nil, errors.Join(err, d.close())
-	}
-	return d, nil
 }
 
 // serve begins to apply to the rooms what the groups decide, and to answer the
@@ -110,17 +127,27 @@ func (d *durable) serve(o *config.Options) error {
 	err := d.state.Start(state.Hooks{
 		OnTopic: d.onTopic,
 		OnGrown: func(g *state.Group, ids []topics.TopicID) {
-			d.engines[g.ID()].Grown(ids)
+			if e := d.engines.of(g.ID()); e != nil {
+				e.Grown(ids)
+			}
 			d.copies.Grown(ids)
 			d.plans.Grown(ids)
 		},
+		OnGroup: d.onGroup,
 		OnLeader: func(g *state.Group, leads bool) {
-			d.engines[g.ID()].Lead(leads)
+			if e := d.engines.of(g.ID()); e != nil {
+				e.Lead(leads)
+			}
 			d.copies.Lead()
 			d.plans.Lead()
 		},
+		OnCatalogueLeader: d.adverts.Lead,
 		OnConsumer: func(t *state.Topic, name string, c state.Change) {
-			tell := func() { d.engines[t.Group().ID()].ConsumerChanged(t.ID(), name, consumerChange(c)) }
+			tell := func() {
+				if e := d.engines.of(t.Group().ID()); e != nil {
+					e.ConsumerChanged(t.ID(), name, consumerChange(c))
+				}
+			}
 			if c == state.Created {
 				d.api.ConsumerCreated(t.ID(), name, tell)
 				return
@@ -133,7 +160,6 @@ func (d *durable) serve(o *config.Options) error {
 	if err != nil {
 		return err
 	}
-	d.adverts.Lead(d.state.IsCatalogueLeader())
 	d.api.Start()
 	return d.enable(o)
 }
@@ -231,48 +257,6 @@ func (d *durable) measure() {
 	d.held.Store(&held)
 }
 
-// onTopic lets the front capture for a topic, or no longer. It runs where
-// entries are applied and doesn't block.
-func (d *durable) onTopic(t *state.Topic, c state.Change) {
-	if c == state.Deleted {
-		d.engines[t.Group().ID()].TopicDeleted(t.ID())
-	}
-	d.copies.TopicChanged(t, c)
-	d.plans.TopicChanged(t, c)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	have := d.interests[t.ID()]
-	var want []string
-	if c != state.Deleted {
-		want = t.Config().Subjects
-	}
-	for subject, i := range have {
-		if !slices.Contains(want, subject) {
-			i.Remove()
-			delete(have, subject)
-		}
-	}
-	if len(want) == 0 {
-		delete(d.interests, t.ID())
-		return
-	}
-	a := d.b.front.Account(t.Account())
-	if a == nil {
-		d.b.cfg.Log.Warn("A topic belongs to an account that is not configured; nothing is captured for it",
-			"topic", t.Name(), "account", t.Account())
-		return
-	}
-	if have == nil {
-		have = map[string]*front.TopicInterest{}
-		d.interests[t.ID()] = have
-	}
-	for _, subject := range want {
-		if have[subject] == nil {
-			have[subject] = a.AddTopic(t.ID(), t.Group().ID(), []string{subject}, t.Group())
-		}
-	}
-}
-
 // domainAPI is the API prefix of a domain, "" without one.
 func domainAPI(domain string) string {
 	if domain == "" {
@@ -280,42 +264,6 @@ func domainAPI(domain string) string {
 	}
 	return "$JS." + domain + ".API"
 }
-
-// engineOptions joins a group to its delivery engine.
-func (d *durable) engineOptions(g *state.Group, o *config.Options) delivery.Options {
-	return delivery.Options{
-		Topic: func(id topics.TopicID) delivery.Topic {
-			if t := g.Store().Topic(id); t != nil {
-				return t
-			}
-			return nil
-		},
-		Topics: func(f func(delivery.Topic) bool) {
-			g.Store().Topics(func(t *store.Topic) bool { return f(t) })
-		},
-		Account: func(name string) delivery.Account {
-			if a := d.b.front.Account(name); a != nil {
-				return account{a}
-			}
-			return nil
-		},
-		Proposer: g,
-		DeleteConsumer: func(id topics.TopicID, name string) {
-			select {
-			case d.unused <- unusedConsumer{id, name}:
-			default: // the engine asks again
-			}
-		},
-		Domain: o.JetStream.Domain,
-		Log:    d.b.cfg.Log,
-	}
-}
-
-// account is a front.Account as the engine wants it.
-type account struct{ *front.Account }
-
-// NewPublisher returns a publisher for one goroutine.
-func (a account) NewPublisher() delivery.Publisher { return a.Account.NewPublisher() }
 
 // work deletes the consumers that nobody uses any more and measures, now and
 // then, how much of the server's storage each account takes.
@@ -344,7 +292,7 @@ func (d *durable) work() {
 
 // quiet tells those who wait for messages that the server stops.
 func (d *durable) quiet() {
-	for _, e := range d.engines {
+	for _, e := range d.engines.all() {
 		e.Close()
 	}
 }
@@ -355,9 +303,7 @@ func (d *durable) close() error {
 	d.copies.Close()
 	d.plans.Close()
 	d.adverts.Close()
-	for _, e := range d.engines {
-		e.Close()
-	}
+	d.quiet()
 	d.cancel()
 	d.wg.Wait()
 	d.mu.Lock()
@@ -369,64 +315,4 @@ func (d *durable) close() error {
 	clear(d.interests)
 	d.mu.Unlock()
 	return d.state.Close()
-}
-
-// What monitoring asks: monitor.Durable.
-
-func (d *durable) Usage(account string) monitor.Usage {
-	u := d.state.Usage(account)
-	return monitor.Usage{
-		Memory: u.MemoryBytes, Store: u.FileBytes,
-		ReservedMemory: uint64(max(u.MemoryReserved, 0)), ReservedStore: uint64(max(u.FileReserved, 0)),
-	}
-}
-
-func (d *durable) Topics(account string, f func(monitor.Topic) bool) {
-	d.state.Topics(account, func(t *state.Topic) bool { return f(d.show(t)) })
-}
-
-func (d *durable) Topic(account, name string) (monitor.Topic, bool) {
-	t, ok := d.state.Topic(account, name)
-	if !ok {
-		return monitor.Topic{}, false
-	}
-	return d.show(t), true
-}
-
-func (d *durable) show(t *state.Topic) monitor.Topic {
-	return monitor.Topic{
-		Account: t.Account(), Name: t.Name(), Group: t.Group().ID(), Leads: t.Group().IsLeader(), State: t.Data().State(),
-		Info:      func() *jsapi.StreamInfo { return d.api.StreamInfo(t) },
-		Consumers: func() []*jsapi.ConsumerInfo { return d.api.ConsumerInfos(t) },
-	}
-}
-
-func (d *durable) Groups() []monitor.Group {
-	groups := []monitor.Group{showGroup(0, d.state.CatalogueStats())}
-	for _, g := range d.state.Groups() {
-		groups = append(groups, showGroup(g.ID(), g.Stats()))
-	}
-	return groups
-}
-
-func showGroup(id topics.GroupID, s replication.Stats) monitor.Group {
-	return monitor.Group{
-		ID: id, Leader: s.Leader, Leads: s.State == "Leader", Term: s.Term, FirstIndex: s.First, Last: s.Last,
-		Committed: s.Committed, Applied: s.Applied, Flushed: s.Flushed, Pending: s.Pending, NoSpace: s.NoSpace,
-		LogBytes: s.LogBytes,
-	}
-}
-
-func (d *durable) API(account string) jsapi.APIStats {
-	if account != "" {
-		return d.api.Stats(account)
-	}
-	sum := jsapi.APIStats{Level: jsapi.Level}
-	for _, a := range d.b.front.Accounts() {
-		s := d.api.Stats(a.Name())
-		sum.Total += s.Total
-		sum.Errors += s.Errors
-		sum.Inflight += s.Inflight
-	}
-	return sum
 }

@@ -63,5 +63,8 @@ func (b *Broker) Reload() error {
 	if d := b.durable.Load(); d != nil {
 		errs = append(errs, d.enable(next))
 	}
+	if b.links != nil {
+		errs = append(errs, b.links.refresh(next))
+	}
 	return errors.Join(errs...)
 }

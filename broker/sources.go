@@ -38,6 +38,12 @@ func (b *Broker) sources() monitor.Sources {
 				return false
 			}
 		},
+		Cluster: func() monitor.Cluster {
+			if b.links != nil {
+				return monitored{b.links}
+			}
+			return nil
+		},
 		Loaded:     func() time.Time { return time.Unix(0, b.loaded.Load()) },
 		Collectors: []prometheus.Collector{logMetrics{b}},
 	}

@@ -266,3 +266,6 @@ func (o *Options) LimitsOf(account string) *AccountLimits {
 	}
 	return unlimited()
 }
+
+// Unprotected tells whether nothing at all says who may connect.
+func (o *Options) Unprotected() bool { return o.Anonymous() && !o.SystemUsersOnly() }

@@ -19,6 +19,7 @@ import (
 	"path/filepath"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/heraldmq/herald/broker"
 	"github.com/heraldmq/herald/broker/config"
@@ -121,8 +122,12 @@ func (p *process) serve(o *config.Options) int {
 		}
 		defer os.Remove(o.PidFile) // a stale pid is worse than none; it may be gone already
 	}
+	off, err := clockOffset()
+	if err != nil {
+		return fail(err)
+	}
 	b, err := broker.New(broker.Config{
-		Options: o, Log: p.log, Level: p.level, Reload: p.command.Reload,
+		Options: o, Log: p.log, Level: p.level, Reload: p.command.Reload, ClockOffset: off,
 		Fatal: func(err error) {
 			// The state on disk is what counts now: go before anything else is done.
 			fail(err)
@@ -164,6 +169,19 @@ func (p *process) serve(o *config.Options) int {
 			return exitOK
 		}
 	}
+}
+
+// clockOffset is by how much a test wants the clock of durable topics to be off.
+func clockOffset() (time.Duration, error) {
+	v := os.Getenv("HERALD_TEST_CLOCK_OFFSET")
+	if v == "" {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(v)
+	if err != nil {
+		return 0, fmt.Errorf("HERALD_TEST_CLOCK_OFFSET wants a duration such as 1h or -90s: %w", err)
+	}
+	return d, nil
 }
 
 // handle does what a signal asks for. It doesn't block.

@@ -20,6 +20,7 @@ func writePid(path string) error {
 // ports is the content of a ports file.
 type ports struct {
 	Nats       []string `json:"nats,omitempty"`
+	Cluster    []string `json:"cluster,omitempty"`
 	Monitoring []string `json:"monitoring,omitempty"`
 	Websocket  []string `json:"websocket,omitempty"`
 }
@@ -31,7 +32,7 @@ func (p *process) writePorts(dir string) (string, error) {
 	for _, u := range []struct {
 		list *[]string
 		url  string
-	}{{&v.Nats, p.broker.ClientURL()}, {&v.Monitoring, p.broker.MonitorURL()}, {&v.Websocket, p.broker.WebsocketURL()}} {
+	}{{&v.Nats, p.broker.ClientURL()}, {&v.Cluster, p.broker.ClusterURL()}, {&v.Monitoring, p.broker.MonitorURL()}, {&v.Websocket, p.broker.WebsocketURL()}} {
 		if u.url != "" {
 			*u.list = []string{u.url}
 		}

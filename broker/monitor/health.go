@@ -65,12 +65,39 @@ func (m *Monitor) Healthz(o HealthzOptions) *Healthz {
 	if (o.JSEnabledOnly || o.JSEnabled) && !enabled {
 		return bad(http.StatusServiceUnavailable, HealthError{Type: "JETSTREAM", Error: "JetStream not enabled"})
 	}
+	if enabled && !o.JSEnabledOnly && !o.JSEnabled {
+		if e, ok := m.checkGroups(durable, o); !ok {
+			return bad(http.StatusServiceUnavailable, e)
+		}
+	}
 	if enabled && !o.JSEnabledOnly && !o.JSEnabled && !o.JSServerOnly && !o.JSMetaOnly && o.Account != "" {
 		if code, e := m.checkAsset(durable, o); code != 0 {
 			return bad(code, e)
 		}
 	}
 	return &Healthz{Status: "ok", StatusCode: http.StatusOK}
+}
+
+// checkGroups checks, in a cluster, that this node is in touch with the leader of
+// the catalogue and, unless only the server is asked about, that it has caught up.
+func (m *Monitor) checkGroups(durable Durable, o HealthzOptions) (HealthError, bool) {
+	if m.cluster() == nil {
+		return HealthError{}, true
+	}
+	for _, g := range durable.Groups() {
+		if g.ID == 0 && g.Leader == "" {
+			return HealthError{Type: "JETSTREAM", Error: "JetStream has not established contact with a meta leader"}, false
+		}
+	}
+	for _, l := range durable.Behind() {
+		switch {
+		case l.Group == 0:
+			return HealthError{Type: "JETSTREAM", Error: "JetStream is not current with the meta leader: " + l.Reason}, false
+		case !o.JSServerOnly && !o.JSMetaOnly:
+			return HealthError{Type: "STREAM", Error: "JetStream is not current: " + l.Reason}, false
+		}
+	}
+	return HealthError{}, true
 }
 
 // checkAsset checks one account, topic or consumer; 0 is well.
@@ -100,8 +127,8 @@ func (m *Monitor) checkAsset(durable Durable, o HealthzOptions) (int, HealthErro
 	return 0, HealthError{}
 }
 
-// Readiness is the answer of /readyz: whether the broker takes clients and its
-// groups have leaders, with the reasons when not.
+// Readiness is the answer of /readyz: whether the broker takes clients, its groups
+// have leaders and it has caught up with them, with the reasons when not.
 type Readiness struct {
 	Ready   bool     `json:"ready"`
 	Reasons []string `json:"reasons"`
@@ -118,6 +145,9 @@ func (m *Monitor) Readyz() Readiness {
 			if g.Leader == "" {
 				r.Reasons = append(r.Reasons, fmt.Sprintf("group %d has no leader", g.ID))
 			}
+		}
+		for _, l := range durable.Behind() {
+			r.Reasons = append(r.Reasons, l.Reason)
 		}
 	}
 	r.Ready = len(r.Reasons) == 0

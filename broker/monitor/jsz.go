@@ -1,6 +1,7 @@
 package monitor
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -36,6 +37,7 @@ type Jsz struct {
 	Consumers int              `json:"consumers"`
 	Messages  uint64           `json:"messages"`
 	Bytes     uint64           `json:"bytes"`
+	Meta      *MetaCluster     `json:"meta_cluster,omitempty"`
 	Details   []*AccountDetail `json:"account_details,omitempty"`
 	Total     int              `json:"total"`
 }
@@ -67,6 +69,10 @@ type StreamDetail struct {
 	RaftGroup string                `json:"stream_raft_group,omitempty"`
 }
 
+// ErrNotMeant is for a question that another node answers: the leader of the
+// catalogue.
+var ErrNotMeant = errors.New("this node does not lead the catalogue")
+
 // Jsz makes the page of the durable side. The error is for the asker.
 func (m *Monitor) Jsz(o JszOptions) (*Jsz, error) {
 	z := &Jsz{ID: m.s.ServerID, Now: time.Now().UTC(), JetStreamStats: &JetStreamStats{}}
@@ -76,7 +82,10 @@ func (m *Monitor) Jsz(o JszOptions) (*Jsz, error) {
 		return z, nil
 	}
 	v := m.jetStreamVarz()
-	z.Config, z.Limits, z.JetStreamStats = v.Config, v.Limits, v.Stats
+	if o.LeaderOnly && v.Meta != nil && v.Meta.Leader != m.s.ServerName {
+		return nil, ErrNotMeant
+	}
+	z.Config, z.Limits, z.JetStreamStats, z.Meta = v.Config, v.Limits, v.Stats, v.Meta
 	durable.Topics("", func(t Topic) bool {
 		z.Streams++
 		z.Consumers += t.State.Consumers

@@ -33,6 +33,8 @@ type sampler struct {
 	apiTotal, apiErrors                                     *prometheus.Desc
 	groupIndex, groupTerm, groupLeads, groupPending         *prometheus.Desc
 	groupNoSpace, logBytes                                  *prometheus.Desc
+	groupLag, groupVoters, peerLag                          *prometheus.Desc
+	linkUp, linkRTT, linkPending, linkMsgs, linkBytes       *prometheus.Desc
 }
 
 func newSampler(m *Monitor) *sampler {
@@ -67,6 +69,14 @@ func newSampler(m *Monitor) *sampler {
 		groupPending:   d("group_pending_proposals", "Proposals of a group without outcome.", "group"),
 		groupNoSpace:   d("group_no_space", "1 when writes are refused for want of disk space.", "group"),
 		logBytes:       d("log_bytes", "Bytes of the write-ahead log."),
+		groupLag:       d("group_lag_entries", "Entries that are committed and not applied on this node.", "group"),
+		groupVoters:    d("group_voters", "Voters of a group that are online, as far as this node knows.", "group"),
+		peerLag:        d("group_peer_lag_entries", "Entries a replica is behind the leader; told by the leader.", "group", "peer"),
+		linkUp:         d("link_up", "1 for each connected node.", "peer"),
+		linkRTT:        d("link_rtt_seconds", "Round trip to another node.", "peer"),
+		linkPending:    d("link_pending_bytes", "Bytes that wait to be sent to another node.", "peer"),
+		linkMsgs:       d("link_messages_total", "Live messages received from (in) and sent to (out) another node.", "peer", "direction"),
+		linkBytes:      d("link_bytes_total", "Bytes of those messages.", "peer", "direction"),
 	}
 }
 
@@ -97,6 +107,17 @@ func (s *sampler) Collect(ch chan<- prometheus.Metric) {
 	counter(s.bytes, float64(st.OutBytes), "out")
 	if durable := src.Durable(); durable != nil {
 		s.collectDurable(durable, gauge, counter)
+	}
+	if c := s.m.cluster(); c != nil {
+		for _, l := range c.Links() {
+			gauge(s.linkUp, 1, l.Name)
+			gauge(s.linkRTT, l.RTT.Seconds(), l.Name)
+			gauge(s.linkPending, float64(l.Pending), l.Name)
+			counter(s.linkMsgs, float64(l.InMsgs), l.Name, "in")
+			counter(s.linkMsgs, float64(l.OutMsgs), l.Name, "out")
+			counter(s.linkBytes, float64(l.InBytes), l.Name, "in")
+			counter(s.linkBytes, float64(l.OutBytes), l.Name, "out")
+		}
 	}
 }
 
@@ -138,8 +159,25 @@ func (s *sampler) collectDurable(durable Durable, gauge, counter emit) {
 		gauge(s.groupPending, float64(g.Pending), id)
 		gauge(s.groupNoSpace, one(g.NoSpace), id)
 		log = max(log, g.LogBytes)
+		s.collectMembers(g, id, gauge)
 	}
 	gauge(s.logBytes, float64(log))
+}
+
+func (s *sampler) collectMembers(g Group, id string, gauge emit) {
+	gauge(s.groupLag, float64(g.Committed-min(g.Committed, g.Applied)), id)
+	voters := 0
+	for _, p := range g.Members {
+		if p.Voter && p.Online {
+			voters++
+		}
+		if g.Leads {
+			gauge(s.peerLag, float64(p.Lag), id, p.Node)
+		}
+	}
+	if len(g.Members) > 0 {
+		gauge(s.groupVoters, float64(voters), id)
+	}
 }
 
 func one(b bool) float64 {

@@ -34,6 +34,9 @@ type Durable interface {
 	Topic(account, name string) (Topic, bool)
 	// Groups describes the Raft groups of this node.
 	Groups() []Group
+	// Behind returns which groups of this node have not caught up, and what of them is
+	// damaged, in words; none is well.
+	Behind() []Lack
 	// API counts the JetStream requests of an account, "" for all.
 	API(account string) jsapi.APIStats
 }
@@ -65,6 +68,23 @@ type Group struct {
 	Pending                                       int  // proposals without outcome
 	NoSpace                                       bool // writes are refused for want of disk space
 	LogBytes                                      int64
+	Snapshot                                      topics.Index
+	SnapshotTaken                                 time.Time
+	Members                                       []GroupMember // the leader's view is the best
+}
+
+// GroupMember is one replica of a group.
+type GroupMember struct {
+	Node          string
+	Voter, Online bool
+	Lag           uint64 // entries behind the leader, as far as this node knows
+	Contact       time.Time
+}
+
+// Lack is a group of this node that doesn't serve everything.
+type Lack struct {
+	Group  topics.GroupID
+	Reason string
 }
 
 // Sources is where the pages come from. All must be set.
@@ -90,6 +110,8 @@ type Sources struct {
 	Loaded func() time.Time
 	// StoreDir is where durable topics are kept.
 	StoreDir string
+	// Cluster returns the node's view of the others, nil when it is alone. May be nil.
+	Cluster func() Cluster
 	// Collectors are what other rooms measure, added to /metrics. May be nil.
 	Collectors []prometheus.Collector
 }

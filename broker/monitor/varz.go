@@ -98,7 +98,14 @@ type KindCounts struct {
 
 // ClusterVarz describes the cluster listener.
 type ClusterVarz struct {
-	Name string `json:"name,omitempty"`
+	Name        string   `json:"name,omitempty"`
+	Host        string   `json:"addr,omitempty"`
+	Port        int      `json:"cluster_port,omitempty"`
+	AuthTimeout float64  `json:"auth_timeout,omitempty"`
+	URLs        []string `json:"urls,omitempty"`
+	TLSTimeout  float64  `json:"tls_timeout,omitempty"`
+	TLSRequired bool     `json:"tls_required,omitempty"`
+	TLSVerify   bool     `json:"tls_verify,omitempty"`
 }
 
 // WebsocketVarz describes the websocket listener.
@@ -117,6 +124,7 @@ type WebsocketVarz struct {
 type JetStreamVarz struct {
 	Config *JetStreamConfig `json:"config,omitempty"`
 	Stats  *JetStreamStats  `json:"stats,omitempty"`
+	Meta   *MetaCluster     `json:"meta,omitempty"`
 	Limits *JetStreamLimits `json:"limits,omitempty"`
 }
 
@@ -170,10 +178,14 @@ func (m *Monitor) Varz() *Varz {
 		SlowConsumers: st.SlowConsumers, StaleConnections: st.StaleConnections, StalledClients: st.StalledClients,
 		SlowConsumerStats: KindCounts{Clients: uint64(st.SlowConsumers)}, StaleStats: KindCounts{Clients: uint64(st.StaleConnections)},
 		ConfigLoadTime: m.s.Loaded().UTC(), ConfigDigest: o.Digest, Tags: o.Tags, Metadata: o.Metadata,
-		SystemAccount: m.systemAccount(), Cluster: ClusterVarz{Name: o.Cluster.Name},
+		SystemAccount: m.systemAccount(), Cluster: m.clusterVarz(),
 		JetStream: m.jetStreamVarz(),
 	}
 	v.countTraffic(st)
+	if c := m.cluster(); c != nil {
+		v.Remotes = len(c.Links())
+		v.Routes = v.Remotes
+	}
 	if o.TLS != nil {
 		v.TLSRequired, v.TLSVerify, v.TLSTimeout = !o.AllowNonTLS, o.TLS.Verify, o.TLS.Timeout.Seconds()
 	}
@@ -209,7 +221,12 @@ func (m *Monitor) jetStreamVarz() JetStreamVarz {
 	}
 	js := m.s.Options().JetStream
 	l := js.Limits
+	var meta *MetaCluster
+	if c := m.cluster(); c != nil {
+		meta = c.Meta()
+	}
 	return JetStreamVarz{
+		Meta:   meta,
 		Config: m.jetStreamConfig(),
 		Stats:  m.jetStreamStats(durable),
 		Limits: &JetStreamLimits{

@@ -26,10 +26,20 @@ type ServerStats struct {
 	SlowConsumerStats   monitor.KindCounts     `json:"slow_consumer_stats"`
 	StaleConnections    int64                  `json:"stale_connections,omitempty"`
 	StalledClients      int64                  `json:"stalled_clients,omitempty"`
+	Routes              []RouteStat            `json:"routes,omitempty"`
 	ActiveServers       int                    `json:"active_servers,omitempty"`
 	JetStream           *monitor.JetStreamVarz `json:"jetstream,omitempty"`
 	MemLimit            int64                  `json:"gomemlimit,omitempty"`
 	MaxProcs            int                    `json:"gomaxprocs,omitempty"`
+}
+
+// RouteStat counts the live messages exchanged with one other node.
+type RouteStat struct {
+	ID       uint64            `json:"rid"`
+	Name     string            `json:"name,omitempty"`
+	Sent     monitor.DataStats `json:"sent"`
+	Received monitor.DataStats `json:"received"`
+	Pending  int64             `json:"pending"`
 }
 
 func (s *Services) stats() *ServerStats {
@@ -39,7 +49,13 @@ func (s *Services) stats() *ServerStats {
 		Connections: v.Connections, TotalConnections: v.TotalConnections, Subscriptions: v.Subscriptions,
 		Sent: monitor.DataStats{Msgs: v.OutMsgs, Bytes: v.OutBytes}, Received: monitor.DataStats{Msgs: v.InMsgs, Bytes: v.InBytes},
 		SlowConsumers: v.SlowConsumers, SlowConsumerStats: v.SlowConsumerStats, StaleConnections: v.StaleConnections,
-		StalledClients: v.StalledClients, ActiveServers: 1, MemLimit: v.MemLimit, MaxProcs: v.MaxProcs,
+		StalledClients: v.StalledClients, ActiveServers: 1 + v.Remotes, MemLimit: v.MemLimit, MaxProcs: v.MaxProcs,
+	}
+	for _, r := range s.mon.Routez().Routes {
+		st.Routes = append(st.Routes, RouteStat{
+			ID: r.RID, Name: r.RemoteName, Pending: r.Pending,
+			Sent: monitor.DataStats{Msgs: r.OutMsgs, Bytes: r.OutBytes}, Received: monitor.DataStats{Msgs: r.InMsgs, Bytes: r.InBytes},
+		})
 	}
 	st.SentToClients, st.ReceivedFromClients = st.Sent, st.Received
 	for _, a := range s.src.Front.Accounts() {

@@ -2,6 +2,7 @@ package sys
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -121,6 +122,9 @@ func (s *Services) serverRequest(m *front.Message) {
 			return
 		}
 		v, err := page(s, m)
+		if errors.Is(err, monitor.ErrNotMeant) {
+			return // the one that is meant answers
+		}
 		s.answer(m, v, err)
 	}
 }

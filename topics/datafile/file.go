@@ -15,7 +15,7 @@ import (
 // File is a data file opened for reading. It is safe for any number of callers.
 // It is closed when the last of those who hold it has released it.
 type File struct {
-	path    string
+	path    atomic.Pointer[string]
 	number  uint64
 	length  int64
 	content uint32 // checksum of all before the footer, 0 when it is not known
@@ -36,7 +36,8 @@ func Open(path string, number uint64, length int64) (*File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open data file: %w", err)
 	}
-	d := &File{path: path, number: number, length: length, f: f}
+	d := &File{number: number, length: length, f: f}
+	d.Moved(path)
 	d.refs.Store(1)
 	if d.Runs, err = d.readDirectory(); err != nil {
 		return nil, errors.Join(err, f.Close())
@@ -45,7 +46,7 @@ func Open(path string, number uint64, length int64) (*File, error) {
 }
 
 func (d *File) corrupt(offset int64, format string, args ...any) error {
-	return &CorruptError{File: d.path, Offset: offset, Reason: fmt.Sprintf(format, args...)}
+	return &CorruptError{File: d.Path(), Offset: offset, Reason: fmt.Sprintf(format, args...)}
 }
 
 func (d *File) readDirectory() ([]Run, error) {
@@ -99,7 +100,7 @@ func (d *File) read(b []byte, at int64) error {
 	if errors.Is(err, io.EOF) {
 		return d.corrupt(at+int64(n), "the file ends here")
 	}
-	return fmt.Errorf("read %d bytes of data file %s at %d: %w", len(b), d.path, at, err)
+	return fmt.Errorf("read %d bytes of data file %s at %d: %w", len(b), d.Path(), at, err)
 }
 
 // Number returns the file's number.
@@ -109,7 +110,10 @@ func (d *File) Number() uint64 { return d.number }
 func (d *File) Length() int64 { return d.length }
 
 // Path returns where the file is.
-func (d *File) Path() string { return d.path }
+func (d *File) Path() string { return *d.path.Load() }
+
+// Moved says where the file is now.
+func (d *File) Moved(path string) { d.path.Store(&path) }
 
 // Retain keeps the file open until Release. The caller must know that someone
 // holds it.
@@ -125,7 +129,7 @@ func (d *File) Release() error {
 
 // Remove takes the file out of its folder; those who hold it can go on reading.
 func (d *File) Remove() error {
-	if err := os.Remove(d.path); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := os.Remove(d.Path()); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("remove data file: %w", err)
 	}
 	return nil

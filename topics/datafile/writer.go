@@ -158,7 +158,8 @@ func (w *Writer) Finish() (*File, error) {
 		w.Abort()
 		return nil, err
 	}
-	f := &File{path: w.path, number: w.number, length: w.offset, content: content, sum: w.sum, f: w.f, Runs: w.runs}
+	f := &File{number: w.number, length: w.offset, content: content, sum: w.sum, f: w.f, Runs: w.runs}
+	f.Moved(w.path)
 	f.refs.Store(1)
 	return f, nil
 }

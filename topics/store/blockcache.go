@@ -20,7 +20,7 @@ type blockCache struct {
 }
 
 type cacheKey struct {
-	file  uint64
+	file  uint64 // dataFile.id
 	run   int32
 	chunk bool
 }
@@ -80,6 +80,7 @@ func (s *Store) loadBlock(r *run) indexed {
 	var damage *datafile.CorruptError
 	if errors.As(err, &damage) {
 		s.o.Log.Error("data file is damaged", "err", err)
+		s.ReportDamage(err)
 		if again, e := r.file.Rebuild(&in); e == nil {
 			block, err = again, nil
 		}
@@ -102,6 +103,9 @@ func (s *Store) loadChunk(r *run, block *datafile.Block) (*datafile.Chunk, error
 	c, err := r.file.Chunk(&r.file.Runs[r.i], block)
 	if err != nil {
 		return nil, err
+	}
+	if c.Damaged() {
+		s.ReportDamage(&CorruptError{File: r.file.Path(), Offset: r.info().Offset, Reason: "messages of a run"})
 	}
 	s.cache.put(r.key(true), c, c.Bytes())
 	return c, nil

@@ -45,6 +45,9 @@ func (t *Topic) adopt(m *member) {
 	t.members.byID[m.c.ID()] = m
 }
 
+// touch marks the consumer as changed.
+func (m *member) touch() { m.dirty, m.summed = true, false }
+
 // conflicts tells whether a consumer would share messages of a work queue with
 // another one.
 func (t *Topic) conflicts(name string, cfg *topics.ConsumerConfig) *topics.Fault {
@@ -93,7 +96,7 @@ func (s *Store) UpdateConsumer(id topics.TopicID, name string, cfg topics.Consum
 		return f
 	}
 	m.c.Update(cfg)
-	m.dirty = true
+	m.touch()
 	t.releaseUnneeded()
 	t.touch()
 	return nil
@@ -124,7 +127,7 @@ func (s *Store) ResetConsumer(id topics.TopicID, name string, seq topics.Sequenc
 		return 0, faultConsumerMissing
 	}
 	at := m.c.Reset(seq)
-	m.dirty = true
+	m.touch()
 	t.touch()
 	return at, nil
 }
@@ -137,7 +140,7 @@ func (s *Store) PauseConsumer(id topics.TopicID, name string, until topics.Nanos
 		return faultConsumerMissing
 	}
 	m.c.Pause(until)
-	m.dirty = true
+	m.touch()
 	t.touch()
 	return nil
 }
@@ -150,7 +153,7 @@ func (s *Store) Delivered(id topics.TopicID, c topics.ConsumerID, body []byte) e
 	if err != nil {
 		return err
 	}
-	m.dirty = true
+	m.touch()
 	t.touch()
 	return m.c.ApplyDelivered(body, t.releaser())
 }
@@ -162,7 +165,7 @@ func (s *Store) Acked(id topics.TopicID, c topics.ConsumerID, body []byte) error
 	if err != nil {
 		return err
 	}
-	m.dirty = true
+	m.touch()
 	t.touch()
 	return m.c.ApplyAcks(body, t.releaser())
 }
@@ -242,7 +245,7 @@ func (t *Topic) trimConsumers() {
 	}
 	for _, m := range t.members.byID {
 		m.c.Trim(t.first)
-		m.dirty = true
+		m.touch()
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 // writes. Its slices of entries keep them alive for as long as it takes.
 type cut struct {
 	applied topics.Index
+	chain   chainMark
 	slots   []slot
 	base    uint64 // number of slots[0]
 	topics  []topicCut
@@ -68,7 +69,7 @@ type source struct {
 func (s *Store) takeCut(msgs []cutMessage, compact bool) (*cut, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	c := &cut{applied: s.applied, deleted: s.deleted, bytes: s.unsaved, msgs: msgs[:0]}
+	c := &cut{applied: s.applied, chain: s.marks.mark(s.applied), deleted: s.deleted, bytes: s.unsaved, msgs: msgs[:0]}
 	c.base = max(s.savedSlot, s.tail.base)
 	for n := c.base; n < s.tail.next; n++ {
 		c.slots = append(c.slots, s.tail.slots[n&uint64(len(s.tail.slots)-1)])

@@ -24,7 +24,7 @@ type flusher struct {
 	next     uint64 // number of the next data file
 	msgs     []cutMessage
 	wake     chan struct{}
-	requests chan chan error
+	requests chan *flushRequest
 	stop     chan struct{}
 	done     chan struct{}
 	err      error        // why it ended; read after done
@@ -43,9 +43,8 @@ func (f *flusher) run() {
 		case <-f.stop:
 			f.err = f.flush()
 			return
-		case answer := <-f.requests:
-			f.err = f.flush()
-			answer <- f.err
+		case r := <-f.requests:
+			f.err = f.serve(r)
 			timer = nil
 		case <-f.wake:
 			if f.s.urgent() {
@@ -75,15 +74,7 @@ func (s *Store) urgent() bool {
 }
 
 // Flush writes everything applied so far to the disk before it returns.
-func (s *Store) Flush() error {
-	answer := make(chan error, 1)
-	select {
-	case s.flusher.requests <- answer:
-		return <-answer
-	case <-s.flusher.done:
-		return ErrClosed
-	}
-}
+func (s *Store) Flush() error { return s.flusher.ask(&flushRequest{}) }
 
 // flush makes one cut and writes it, for as long as that takes: without space it
 // tries again until there is some or the store is closed. Every other error is
@@ -116,6 +107,11 @@ func (f *flusher) flush() error {
 		select {
 		case <-f.stop:
 			return fmt.Errorf("%w before a flush found space: %w", ErrClosed, err)
+		case r := <-f.requests:
+			if r.replaces {
+				return f.serve(r) // which does without what could not be written
+			}
+			r.answer <- err
 		case <-time.After(retryEvery):
 		}
 	}
@@ -297,6 +293,9 @@ func (s *Store) rewrite(w *datafile.Writer, t *Topic, src *source) error {
 
 // save writes the cut into a transaction.
 func (c *cut) save(tx *bolt.Tx) error {
+	if err := c.chain.save(tx); err != nil {
+		return err
+	}
 	files := tx.Bucket(bucketFiles)
 	if file := c.file; file != nil {
 		k := key64(file.Number())

@@ -62,6 +62,7 @@ func (t *Topic) alive(seq topics.Sequence) bool {
 func (t *Topic) remove(seq topics.Sequence) {
 	m := t.meta(seq)
 	t.removed(1, seq)
+	t.s.marks.removed(t.id, seq)
 	t.messages--
 	t.bytes -= min(m.size, t.bytes)
 	if m.sub != lost {

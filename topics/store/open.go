@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -26,13 +27,7 @@ const dataDir = "data"
 // not to be trusted: state.db is unreadable or is older than what was committed.
 func Open(o Options) (*Store, error) {
 	o = o.withDefaults()
-	s := &Store{
-		o:       o,
-		topics:  make(map[topics.TopicID]*Topic),
-		files:   make(map[uint64]*dataFile),
-		damaged: make(map[topics.TopicID]error),
-		cache:   newBlockCache(o.CacheBytes),
-	}
+	s := newStore(o)
 	if err := os.MkdirAll(filepath.Join(o.Dir, dataDir), 0o700); err != nil {
 		return nil, fmt.Errorf("make the store's folder: %w", err)
 	}
@@ -49,11 +44,22 @@ func Open(o Options) (*Store, error) {
 	}
 	s.flusher = &flusher{
 		s: s, db: db, next: next,
-		wake: make(chan struct{}, 1), requests: make(chan chan error),
+		wake: make(chan struct{}, 1), requests: make(chan *flushRequest),
 		stop: make(chan struct{}), done: make(chan struct{}),
 	}
 	go s.flusher.run()
 	return s, nil
+}
+
+func newStore(o Options) *Store {
+	return &Store{
+		o:       o,
+		topics:  make(map[topics.TopicID]*Topic),
+		files:   make(map[uint64]*dataFile),
+		damaged: make(map[topics.TopicID]error),
+		cache:   newBlockCache(o.CacheBytes),
+		marks:   marks{all: true, known: true},
+	}
 }
 
 // Close makes a last flush and waits for the flusher. Nothing may be applied any
@@ -94,6 +100,8 @@ func (s *Store) load(db *stateDB) (next uint64, err error) {
 			if s.applied, err = db.state(tx); err != nil || tx.Bucket(bucketMeta) == nil {
 				return err
 			}
+			s.marks = marks{all: true}
+			s.marks.load(tx, s.applied)
 			if listed, err = s.loadFileList(db, tx); err != nil {
 				return err
 			}
@@ -275,6 +283,7 @@ func (s *Store) openFiles(listed map[uint64]int64) (next uint64, err error) {
 		var damage *CorruptError
 		if errors.As(err, &damage) {
 			s.o.Log.Error("a data file is damaged; its messages are refused", "err", err)
+			s.missing = err
 			continue
 		}
 		if err != nil {
@@ -315,9 +324,11 @@ func (s *Store) loadRuns() {
 			found += live
 			if err := t.index(r, live); err != nil {
 				s.o.Log.Error("messages can't be read", "topic", t.id, "first", r.first, "last", r.last, "err", err)
+				s.missing = err
 			}
 		}
 		if found != t.messages {
+			s.missing = cmp.Or(s.missing, t.lostError(t.first))
 			s.o.Log.Error("messages are missing from the data files", "topic", t.id, "held", found, "stored", t.messages)
 		}
 	}

@@ -421,6 +421,22 @@ func TestStoreAgainstModel(t *testing.T) {
 				}
 			},
 			"kill": func(*rapid.T) { w.kill(t) },
+			"mark": func(*rapid.T) { w.entry(mark) },
+			"refill": func(rt *rapid.T) { // a new replica takes its place
+				from := w.s
+				w.dir = t.TempDir()
+				w.open()
+				adoptFrom(rt, w.s, w.dir, from)
+				if err := from.Close(); err != nil {
+					rt.Fatal(err)
+				}
+			},
+			"adopt": func(rt *rapid.T) { // one that has something takes over what another has
+				if rapid.IntRange(0, 3).Draw(rt, "really") > 0 {
+					rt.Skip("rarely")
+				}
+				adoptFrom(rt, w.s, w.dir, w.mirror)
+			},
 			"":     func(*rapid.T) { w.check() },
 		})
 	})

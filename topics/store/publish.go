@@ -329,6 +329,7 @@ func (t *Topic) append(r ref, subj string, size uint64, at topics.Nanos) uint32 
 		t.forgetMatches(i)
 	}
 	t.refs.push(t.last, r, i)
+	t.s.marks.stored(t.id, t.last, at, t.s.tail.slotOf(r).data[uint32(r):])
 	if t.expiries != nil && t.expiries.oldTime == 0 {
 		t.expiries.oldTime = at
 	}
@@ -357,6 +358,9 @@ func (t *Topic) skip() topics.Sequence {
 
 // touch marks the topic as changed since the last flush.
 func (t *Topic) touch() {
+	if !t.marking && !t.s.marks.all {
+		t.s.marks.touch(t)
+	}
 	if !t.dirty {
 		t.dirty = true
 		t.s.dirty = append(t.s.dirty, t)

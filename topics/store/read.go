@@ -22,13 +22,17 @@ func (t *Topic) Load(seq topics.Sequence) (topics.Message, error) {
 	r := t.runAt(seq)
 	if r == nil {
 		defer t.s.mu.RUnlock()
-		return topics.Message{}, t.lostError(seq)
+		err := t.lostError(seq)
+		t.s.ReportDamage(err)
+		return topics.Message{}, err
 	}
 	at := *r
 	at.file.Retain()
 	t.s.mu.RUnlock()
 	defer t.s.release(at.file)
-	return t.s.loadFrom(&at, seq)
+	m, err := t.s.loadFrom(&at, seq)
+	t.s.ReportDamage(err)
+	return m, err
 }
 
 func notFound(seq topics.Sequence) error {
@@ -138,6 +142,7 @@ func (t *Topic) Read(f *topics.Filter, from topics.Sequence, max int, maxBytes i
 			break
 		}
 	}
+	t.s.ReportDamage(err)
 	return b.msgs, b.next, err
 }
 

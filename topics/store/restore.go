@@ -39,6 +39,7 @@ func (s *Store) RestoreConsumer(id topics.TopicID, name string, state []byte) (*
 	}
 	t := s.find(id)
 	m := t.members.byID[cid]
-	m.c, m.dirty = c.WithID(cid, s.now), true
+	m.c = c.WithID(cid, s.now)
+	m.touch()
 	return nil, nil
 }

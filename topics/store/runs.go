@@ -2,6 +2,7 @@ package store
 
 import (
 	"sort"
+	"sync/atomic"
 
 	"github.com/heraldmq/herald/topics"
 	"github.com/heraldmq/herald/topics/datafile"
@@ -10,13 +11,16 @@ import (
 // dataFile is a data file of the store.
 type dataFile struct {
 	*datafile.File
+	id    uint64 // unique in the process, which its number is not: see Adopt
 	live  uint64 // messages; guarded by the store's mu, changed by the apply side
 	total uint64
 	keep  bool // part of it is damaged: it can't be rewritten; the flusher's
 }
 
+var fileIDs atomic.Uint64
+
 func newDataFile(f *datafile.File) *dataFile {
-	d := &dataFile{File: f}
+	d := &dataFile{File: f, id: fileIDs.Add(1)}
 	for i := range f.Runs {
 		d.total += uint64(f.Runs[i].Messages)
 	}
@@ -32,7 +36,7 @@ type run struct {
 	last  topics.Sequence
 }
 
-func (r *run) key(chunk bool) cacheKey { return cacheKey{r.file.Number(), r.i, chunk} }
+func (r *run) key(chunk bool) cacheKey { return cacheKey{r.file.id, r.i, chunk} }
 
 func (r *run) info() *datafile.Run { return &r.file.Runs[r.i] }
 

@@ -214,6 +214,13 @@ func (d *stateDB) readMarker() (uint64, error) {
 	return best, nil
 }
 
+func encodeMarker(generation uint64) []byte {
+	b := append(make([]byte, 0, markerSize), "HERALDGN"...)
+	b = binary.LittleEndian.AppendUint64(b, generation)
+	b = binary.LittleEndian.AppendUint32(b, datafile.Checksum(0, b))
+	return append(b, 0, 0, 0, 0)
+}
+
 // mark writes and syncs the marker.
 func (d *stateDB) mark() error {
 	_, missing := os.Stat(d.marker)
@@ -221,11 +228,7 @@ func (d *stateDB) mark() error {
 	if err != nil {
 		return fmt.Errorf("open generation marker: %w", err)
 	}
-	b := append(make([]byte, 0, markerSize), "HERALDGN"...)
-	b = binary.LittleEndian.AppendUint64(b, d.generation)
-	b = binary.LittleEndian.AppendUint32(b, datafile.Checksum(0, b))
-	b = append(b, 0, 0, 0, 0)
-	_, err = f.WriteAt(b, int64(d.generation%2)*markerSize)
+	_, err = f.WriteAt(encodeMarker(d.generation), int64(d.generation%2)*markerSize)
 	if err == nil {
 		if e := f.Sync(); e != nil {
 			err = &datafile.SyncError{Err: e}

@@ -79,11 +79,14 @@ type Store struct {
 	armed      bool                     // the flusher knows that something changed
 	urged      bool                     // the flusher knows that there is much
 	damaged    map[topics.TopicID]error // topics whose state could not be read
+	missing    error                    // why messages of readable topics can't be read, nil if all can
+	marks      marks
 
 	flusher *flusher
 	records map[topics.TopicID]topicRecord // while the store is opened
 
-	cache *blockCache
+	cache  *blockCache
+	damage damageReport
 
 	// Of the entry being applied; the apply side's, between Begin and End.
 	now     topics.Nanos
@@ -220,6 +223,7 @@ func (s *Store) DeleteTopic(id topics.TopicID) bool {
 	}
 	t.clear()
 	t.gone = true
+	s.marks.drop(t)
 	s.deleted = append(s.deleted, id)
 	delete(s.topics, id)
 	s.recent[id%256] = nil

@@ -34,10 +34,12 @@ type Topic struct {
 	removals  *removals          // nil until a message was removed
 	sources   map[string]sourced // by sourceKey
 	lastMsgID string
-	grew      bool // in s.grown
-	gone      bool // deleted
-	dirty     bool // in s.dirty
-	checked   bool // what is published has passed the checks, as part of a batch
+	grew      bool   // in s.grown
+	gone      bool   // deleted
+	dirty     bool   // in s.dirty
+	marking   bool   // in s.marks.touched
+	summary   uint64 // at the last marker, 0 if it was not there
+	checked   bool   // what is published has passed the checks, as part of a batch
 
 	matchMu  sync.Mutex // taken with s.mu held either way
 	matchers []*matcher
@@ -52,8 +54,10 @@ type consumers struct {
 }
 
 type member struct {
-	c     *consumer.Consumer
-	dirty bool // changed since the last flush
+	c       *consumer.Consumer
+	dirty   bool   // changed since the last flush
+	summary uint64 // of what it was when it was last summed up
+	summed  bool   // it has not changed since
 }
 
 func newTopic(s *Store, id topics.TopicID, account string, cfg topics.Config, created topics.Nanos) *Topic {

@@ -1,0 +1,148 @@
+package state
+
+import (
+	"sync"
+
+	"github.com/tidwall/btree"
+)
+
+// Memory is a Store in memory: a B-tree whose snapshots share what later steps don't
+// change.
+type Memory struct {
+	mu    sync.RWMutex
+	tree  *btree.Map[string, []byte]
+	seq   uint64
+	bytes int64
+}
+
+var _ Store = (*Memory)(nil)
+
+// NewMemory returns an empty store.
+func NewMemory() *Memory { return &Memory{tree: new(btree.Map[string, []byte])} }
+
+// Get implements Reader.
+func (m *Memory) Get(key []byte) ([]byte, bool, error) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	v, ok := m.tree.Get(string(key))
+	return v, ok, nil
+}
+
+// Scan implements Reader. It takes a handful at a time, so that f may read and Apply
+// isn't held up: what is applied meanwhile may be seen or not. Who wants one state
+// makes a Snapshot.
+func (m *Memory) Scan(from, to []byte, f func(key, v []byte) bool) error {
+	type pair struct{ key, v []byte }
+	const handful = 64
+	pairs := make([]pair, 0, handful)
+	for {
+		pairs = pairs[:0]
+		m.mu.RLock()
+		scan(m.tree, from, to, func(key, v []byte) bool {
+			pairs = append(pairs, pair{key, v})
+			return len(pairs) < handful
+		})
+		m.mu.RUnlock()
+		for _, p := range pairs {
+			if !f(p.key, p.v) {
+				return nil
+			}
+		}
+		if len(pairs) < handful {
+			return nil
+		}
+		from = append(pairs[len(pairs)-1].key, 0)
+	}
+}
+
+func scan(t *btree.Map[string, []byte], from, to []byte, f func(key, v []byte) bool) {
+	end := string(to)
+	t.Ascend(string(from), func(k string, v []byte) bool {
+		return (to == nil || k < end) && f([]byte(k), v)
+	})
+}
+
+// Apply implements Store. The values are kept: delta must not be changed any more.
+func (m *Memory) Apply(delta []byte, seq uint64) error {
+	if err := EachChange(delta, func(_, _ []byte, _ bool) error { return nil }); err != nil {
+		return err // all or nothing
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.seq = seq
+	return EachChange(delta, func(key, v []byte, deleted bool) error {
+		if deleted {
+			if old, ok := m.tree.Delete(string(key)); ok {
+				m.bytes -= int64(len(key) + len(old))
+			}
+			return nil
+		}
+		if old, ok := m.tree.Set(string(key), v); ok {
+			m.bytes -= int64(len(key) + len(old))
+		}
+		m.bytes += int64(len(key) + len(v))
+		return nil
+	})
+}
+
+// Seq implements Store.
+func (m *Memory) Seq() uint64 {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return m.seq
+}
+
+// Size implements Store.
+func (m *Memory) Size() (keys, bytes int64) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return int64(m.tree.Len()), m.bytes
+}
+
+// Snapshot implements Store; it takes no time, whatever the size.
+func (m *Memory) Snapshot() (Snapshot, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return &memorySnapshot{tree: m.tree.Copy(), seq: m.seq}, nil
+}
+
+// Replace implements Store.
+func (m *Memory) Replace(from Reader, seq uint64) error {
+	fresh := NewMemory()
+	err := from.Scan(nil, nil, func(key, v []byte) bool {
+		fresh.tree.Set(string(key), v)
+		fresh.bytes += int64(len(key) + len(v))
+		return true
+	})
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.tree, m.bytes, m.seq = fresh.tree, fresh.bytes, seq
+	return nil
+}
+
+// Flush does nothing: there is nothing that lasts.
+func (m *Memory) Flush() error { return nil }
+
+// Close implements Store.
+func (m *Memory) Close() error { return nil }
+
+type memorySnapshot struct {
+	tree *btree.Map[string, []byte]
+	seq  uint64
+}
+
+func (s *memorySnapshot) Get(key []byte) ([]byte, bool, error) {
+	v, ok := s.tree.Get(string(key))
+	return v, ok, nil
+}
+
+func (s *memorySnapshot) Scan(from, to []byte, f func(key, v []byte) bool) error {
+	scan(s.tree, from, to, f)
+	return nil
+}
+
+func (s *memorySnapshot) Seq() uint64  { return s.seq }
+func (s *memorySnapshot) Close() error { return nil }

@@ -71,6 +71,9 @@ func (e *Engine) Lead(on bool) {
 	})
 }
 
+// Leads tells whether this node leads the group and the engine serves.
+func (e *Engine) Leads() bool { return e.leads.Load() }
+
 // arouse loads a consumer that acts by itself.
 func (e *Engine) arouse(t Topic, name string) {
 	c := t.Consumer(name)

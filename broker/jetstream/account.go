@@ -31,7 +31,8 @@ type accountAPI struct {
 
 	total, failed, inflight, dropped atomic.Uint64
 
-	dropAdvised atomic.Int64 // ns; when API.LIMIT_REACHED was last told
+	dropAdvised atomic.Int64  // ns; when API.LIMIT_REACHED was last told
+	lane        atomic.Uint64 // of the next direct get that waits
 }
 
 func (a *accountAPI) prefixes() []string {
@@ -53,7 +54,7 @@ func (a *accountAPI) subscribe() error {
 		families[a.domain+">"] = func(m *front.Message) { a.onAPI(m, len(a.domain)) }
 	}
 	for subj, h := range families {
-		sub, err := a.account.Subscribe(subj, "", clientsOnly(h))
+		sub, err := a.account.Subscribe(subj, "", clientsOnly(h), front.Local)
 		if err != nil {
 			a.unsubscribe()
 			return err
@@ -112,6 +113,7 @@ func (a *accountAPI) onAPI(m *front.Message, prefix int) {
 	}
 	m.FlushCaptured() // what the client published before its request comes before it
 	r.msg = m.Clone()
+	unmarked(r.msg)
 	a.inflight.Add(1)
 	if !a.s.queue.add(r.key(), func() { r.serve() }) {
 		a.inflight.Add(^uint64(0))
@@ -125,29 +127,71 @@ func (a *accountAPI) onNext(m *front.Message, rest []byte) {
 	if !ok || bytes.IndexByte(name, '.') >= 0 {
 		return
 	}
+	consumer := string(name)
 	t, found := a.topic(string(stream))
-	if !found {
-		m.Respond(noResponders, nil)
-		return
-	}
-	if !a.s.o.Engine(t.Group().ID()).Pull(t.ID(), string(name), string(m.Reply), m.Header, m.Payload) {
-		m.Respond(noResponders, nil)
+	switch {
+	case found && a.s.leads(t.Group().ID()) && a.pull(m, t, consumer):
+	case !a.s.clustered():
+		unheard(m)
+	default:
+		message{a: a, m: m, lost: unheard, here: func(m *front.Message, t *state.Topic) bool {
+			return a.pull(m, t, consumer)
+		}}.route(string(stream))
 	}
 }
+
+// pull answers a pull request of a consumer whose group this node leads; false
+// when it isn't ready to.
+func (a *accountAPI) pull(m *front.Message, t *state.Topic, consumer string) bool {
+	e := a.s.engine(t)
+	if e == nil {
+		return false
+	}
+	if !e.Pull(t.ID(), consumer, string(m.Reply), m.Header, m.Payload) {
+		if !e.Leads() {
+			return false
+		}
+		unheard(m)
+	}
+	return true
+}
+
+// unheard answers as if nobody listened.
+func unheard(m *front.Message) { m.Respond(noResponders, nil) }
+
+// unanswered gives up what wants no answer.
+func unanswered(*front.Message) {}
 
 // onAck hands an acknowledgement to its engine. Which group's it is only the
 // stream's name tells; that of a stream that is gone is dropped.
 func (a *accountAPI) onAck(m *front.Message) {
-	if t, ok := a.topic(ackStream(m.Subject[len(ackPrefix):])); ok {
-		a.s.o.Engine(t.Group().ID()).Ack(a.name, m.Subject, m.Reply, m.Payload)
+	stream := ackStream(m.Subject[len(ackPrefix):])
+	t, ok := a.topic(stream)
+	if !ok || a.s.leads(t.Group().ID()) && a.ack(m, t) {
+		return
 	}
+	message{a: a, m: m, lost: unanswered, here: a.ack}.route(stream)
+}
+
+func (a *accountAPI) ack(m *front.Message, t *state.Topic) bool {
+	e := a.s.engine(t)
+	return e != nil && (e.Ack(a.name, m.Subject, m.Reply, m.Payload) || e.Leads())
 }
 
 func (a *accountAPI) onFlowControl(m *front.Message) {
 	stream, _, _ := bytes.Cut(m.Subject[len(fcPrefix):], []byte("."))
-	if t, ok := a.topic(string(stream)); ok {
-		a.s.o.Engine(t.Group().ID()).FlowControl(a.name, m.Subject)
+	t, ok := a.topic(string(stream))
+	if !ok || a.s.leads(t.Group().ID()) && a.flow(m, t) {
+		return
 	}
+	message{a: a, m: m, lost: unanswered, here: a.flow}.route(string(stream))
+}
+
+func (a *accountAPI) flow(m *front.Message, t *state.Topic) bool {
+	if e := a.s.engine(t); e != nil {
+		e.FlowControl(a.name, m.Subject)
+	}
+	return true // another leader asks anew
 }
 
 // ackStream returns the stream's name in an ack subject behind "$JS.ACK.":

@@ -16,8 +16,10 @@ func (a *accountAPI) advise(subject string, advisory any) {
 	a.account.Publish(subject, "", nil, jsapi.Marshal(advisory))
 }
 
-func (a *accountAPI) event(short string) jsapi.Event {
-	return jsapi.NewEvent(short, nuid.Next(), a.s.o.Now())
+func (a *accountAPI) event(short string) jsapi.Event { return a.s.newEvent(short) }
+
+func (s *Service) newEvent(short string) jsapi.Event {
+	return jsapi.NewEvent(short, nuid.Next(), s.o.Now())
 }
 
 // limitReached tells that a request was dropped because too many wait. At most

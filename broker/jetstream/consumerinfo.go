@@ -11,9 +11,10 @@ import (
 // consumerInfo describes a consumer: what is committed, and over it what the
 // leader's live copy knows better.
 func (s *Service) consumerInfo(t *state.Topic, name string) (*jsapi.ConsumerInfo, bool) {
-	live, leads := s.engine(t).Info(t.ID(), name)
-	if leads {
-		return s.committedInfo(t, name, &live)
+	if e := s.engine(t); e != nil && s.leads(t.Group().ID()) {
+		if live, leads := e.Info(t.ID(), name); leads {
+			return s.committedInfo(t, name, &live)
+		}
 	}
 	return s.committedInfo(t, name, nil)
 }
@@ -72,11 +73,16 @@ func overlay(info *jsapi.ConsumerInfo, live *delivery.LiveInfo) {
 	}
 }
 
-// engine returns the delivery engine of the stream's group.
+// engine returns the delivery engine of the stream's group, nil where it has no
+// replica.
 func (s *Service) engine(t *state.Topic) *delivery.Engine { return s.o.Engine(t.Group().ID()) }
 
-// ConsumerInfos describes a stream's consumers, by name, as CONSUMER.LIST does.
+// ConsumerInfos describes a stream's consumers, by name, as CONSUMER.LIST does. On
+// a node that doesn't lead it they are as that node knows them.
 func (s *Service) ConsumerInfos(t *state.Topic) []*jsapi.ConsumerInfo {
+	if t.Data() == nil {
+		return nil
+	}
 	return s.consumerInfos(t, t.Data().ConsumerNames())
 }
 
@@ -84,7 +90,7 @@ func (s *Service) consumerInfos(t *state.Topic, names []string) []*jsapi.Consume
 	out := make([]*jsapi.ConsumerInfo, 0, len(names))
 	for _, name := range names {
 		if info, ok := s.consumerInfo(t, name); ok {
-			info.Cluster = s.cluster(t)
+			info.Cluster = s.consumerCluster(t, info.Config)
 			out = append(out, info)
 		}
 	}

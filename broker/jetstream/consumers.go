@@ -6,6 +6,7 @@ import (
 
 	"github.com/heraldmq/herald/broker/jsapi"
 	"github.com/heraldmq/herald/broker/state"
+	"github.com/heraldmq/herald/replication"
 	"github.com/heraldmq/herald/topics"
 	"github.com/heraldmq/herald/topics/consumer"
 )
@@ -59,7 +60,7 @@ func (r *request) consumerCreate() (any, error) {
 	if !ok {
 		return nil, jsapi.ErrConsumerNotFound
 	}
-	return &jsapi.ConsumerInfoReply{Reply: r.head(), ConsumerInfo: info}, nil
+	return &jsapi.ConsumerInfoReply{Reply: r.head(), ConsumerInfo: r.api.s.placed(t, info)}, nil
 }
 
 // newConsumerName makes up a name for a consumer that was given none.
@@ -185,7 +186,7 @@ func (r *request) consumerInfoReply() (any, error) {
 	if !ok {
 		return nil, jsapi.ErrConsumerNotFound
 	}
-	info.Cluster = r.api.s.cluster(t)
+	info.Cluster = r.api.s.consumerCluster(t, info.Config)
 	return &jsapi.ConsumerInfoReply{Reply: r.head(), ConsumerInfo: info}, nil
 }
 
@@ -283,7 +284,7 @@ func (r *request) consumerReset() (any, error) {
 	if !ok {
 		return nil, jsapi.ErrConsumerNotFound
 	}
-	return &jsapi.ResetReply{Reply: r.head(), ConsumerInfo: info, ResetSeq: uint64(next)}, nil
+	return &jsapi.ResetReply{Reply: r.head(), ConsumerInfo: r.api.s.placed(t, info), ResetSeq: uint64(next)}, nil
 }
 
 // mayReset tells whether a consumer may be moved to seq: not to before where its
@@ -323,7 +324,11 @@ func (r *request) consumerUnpin() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !r.api.s.engine(t).Unpin(t.ID(), r.name, req.Group) {
+	e := r.api.s.engine(t)
+	if e == nil || !e.Leads() && r.api.s.clustered() {
+		return nil, replication.ErrNotLeader
+	}
+	if !e.Unpin(t.ID(), r.name, req.Group) {
 		return nil, jsapi.ErrConsumerInvalidGroup
 	}
 	return &jsapi.SuccessReply{Reply: r.head()}, nil

@@ -1,13 +1,11 @@
 package jetstream
 
 import (
-	"bytes"
 	"errors"
 	"slices"
 	"strconv"
 	"time"
 
-	"github.com/heraldmq/herald/broker/front"
 	"github.com/heraldmq/herald/broker/jsapi"
 	"github.com/heraldmq/herald/broker/wire"
 	"github.com/heraldmq/herald/topics"
@@ -19,25 +17,6 @@ const (
 	directBytesMax    = 8 << 20 // of payload in one batch, where the request names no bound
 	directBatchMax    = 1000    // messages of one batch, likewise
 )
-
-// onDirect answers a direct get on the publisher's goroutine.
-func (a *accountAPI) onDirect(m *front.Message, rest []byte) {
-	stream, key, keyed := bytes.Cut(rest, []byte("."))
-	t, found := a.topic(string(stream))
-	if !found || !t.Config().AllowDirect || a.limits.Load() == nil {
-		m.Respond(noResponders, nil)
-		return
-	}
-	if len(m.Reply) == 0 {
-		return
-	}
-	d := &direct{respond: m.Respond, data: t.Data(), stream: t.Name()}
-	if len(m.Header) > 0 && !jsapi.LevelMet(m.Header) {
-		d.status(412, "Required Api Level")
-		return
-	}
-	d.serve(string(key), keyed, m.Payload)
-}
 
 // direct is one direct get. What it hands to respond is its own again afterwards.
 type direct struct {

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"time"
 
 	"github.com/heraldmq/herald/broker/front"
 	"github.com/heraldmq/herald/broker/jsapi"
 	"github.com/heraldmq/herald/broker/state"
+	"github.com/heraldmq/herald/replication"
 	"github.com/heraldmq/herald/topics"
 )
 
@@ -18,6 +20,7 @@ type route struct {
 	tail    bool   // more tokens may follow the names
 	system  bool   // only in the system account
 	mutates bool
+	place   place
 	serve   func(*request) (any, error)
 }
 
@@ -30,7 +33,8 @@ type request struct {
 	name   string // the consumer's
 	tail   string // what follows in the subject
 	msg    *front.Message
-	after  []func() // run once the reply is on its way
+	after  []func()  // run once the reply is on its way
+	until  time.Time // how long it may wait for a leader; zero before it has to
 }
 
 // parseRequest finds the route of a subject and takes the names out of it.
@@ -74,9 +78,34 @@ func (r *request) take(names string) bool {
 // about one stream.
 func (r *request) key() string { return r.api.name + "\x00" + r.stream + "\x00" + r.name }
 
-// serve answers a request. It runs on a worker.
+// serve answers a request, or sees to it that another node does. It runs on a
+// worker.
 func (r *request) serve() {
+	if r.passOn() {
+		return
+	}
 	reply, err := r.answer()
+	if errors.Is(err, errHandedOn) {
+		r.passed()
+		return
+	}
+	if r.mayRepeat(err) {
+		r.park(r.answering())
+		return
+	}
+	r.finish(reply, err)
+}
+
+// answering is the group whose leader had to answer.
+func (r *request) answering() topics.GroupID {
+	if t, ok := r.api.topic(r.stream); ok && r.route.place == ofStream {
+		return t.Group().ID()
+	}
+	return topics.CatalogueGroup
+}
+
+// finish sends the answer.
+func (r *request) finish(reply any, err error) {
 	r.api.total.Add(1)
 	if err != nil {
 		r.api.failed.Add(1)
@@ -97,12 +126,20 @@ func (r *request) serve() {
 	r.audit(body)
 }
 
-func (r *request) answer() (any, error) {
+// refusal is why a request is answered by the node it came to, whatever it asks.
+func (r *request) refusal() *topics.Fault {
 	switch {
 	case !r.route.system && r.api.limits.Load() == nil:
-		return nil, jsapi.ErrNotEnabledForAccount
+		return jsapi.ErrNotEnabledForAccount
 	case !jsapi.LevelMet(r.msg.Header):
-		return nil, jsapi.ErrRequiredAPILevel
+		return jsapi.ErrRequiredAPILevel
+	}
+	return nil
+}
+
+func (r *request) answer() (any, error) {
+	if f := r.refusal(); f != nil {
+		return nil, f
 	}
 	return r.route.serve(r)
 }
@@ -119,16 +156,27 @@ func (r *request) decode(v any) error {
 func (r *request) empty() error { return jsapi.Empty(r.msg.Payload) }
 
 // topic finds the stream the subject names. For a request that only reads it
-// waits until what was published before is there to be read.
+// waits until what was published before is there to be read, and until what any
+// node has been told is.
 func (r *request) topic() (*state.Topic, error) {
 	t, ok := r.api.topic(r.stream)
 	if !ok {
 		return nil, jsapi.ErrStreamNotFound
 	}
+	if r.route.place == ofCatalogue || r.route.mutates && r.route.tokens < 2 {
+		return t, nil
+	}
+	ctx, cancel := r.wait()
+	defer cancel()
 	if !r.route.mutates {
-		ctx, cancel := r.wait()
-		defer cancel()
 		t.Group().Settle(ctx)
+	}
+	// What changes a consumer looks at it first.
+	if err := r.api.s.linearize(ctx, t); err != nil {
+		return nil, err
+	}
+	if t.Data() == nil {
+		return nil, replication.ErrNotLeader
 	}
 	return t, nil
 }

@@ -53,7 +53,7 @@ func (r *request) restore() (any, error) {
 	if req.Config.Name != r.stream {
 		return nil, jsapi.ErrStreamMismatch
 	}
-	if _, ok := r.api.topic(r.stream); ok {
+	if _, ok := r.api.topic(r.stream); ok && !r.continues() {
 		return nil, jsapi.ErrStreamNameRestoreExist
 	}
 	if f := completeStream(&req.Config, r.api.s.environment(r.api), false); f != nil {
@@ -66,12 +66,18 @@ func (r *request) restore() (any, error) {
 		s: r.api.s, api: r.api, cfg: req.Config, client: r.msg.Client, start: r.api.s.o.Now(),
 		chunks: make(chan *front.Message, 4), subject: "$JS.SNAPSHOT.RESTORE." + r.stream + "." + nuid.Next(),
 	}
+	if err := r.prepare(b, &req.State); err != nil {
+		return nil, err
+	}
 	var err error
 	if b.sub, err = r.api.account.Subscribe(b.subject, "", b.take); err != nil {
 		return nil, err
 	}
 	if !r.api.s.transfer(b.run) {
 		b.sub.Close()
+		if b.topic != nil {
+			b.drop()
+		}
 		return nil, jsapi.StreamRestore("too many backups and restores are going on")
 	}
 	return &jsapi.RestoreReply{Reply: r.head(), DeliverSubject: b.subject}, nil
@@ -90,7 +96,8 @@ type restore struct {
 
 	// Owned by run.
 
-	topic   *state.Topic
+	topic   *state.Topic   // in a cluster it is made before
+	first   uint64         // its first sequence then
 	current *front.Message // being read, not answered yet
 	rest    []byte         // of it
 	ended   bool           // the empty chunk has come
@@ -151,11 +158,7 @@ func (b *restore) run() {
 		err = b.finish()
 	}
 	if err != nil && b.topic != nil {
-		ctx, cancel := b.wait()
-		if e := b.s.o.State.DeleteTopic(ctx, b.api.name, b.cfg.Name); e != nil {
-			b.s.o.Log.Warn("what a restore left can't be deleted before the next start", "account", b.api.name, "stream", b.cfg.Name, "error", e)
-		}
-		cancel()
+		b.drop()
 	}
 	reply := &jsapi.StreamCreateReply{Reply: jsapi.Head("stream_create_response")}
 	if err != nil {
@@ -166,7 +169,7 @@ func (b *restore) run() {
 		reply.Error = jsapi.ErrorOf(f)
 		b.s.o.Log.Warn("a restore failed", "account", b.api.name, "stream", b.cfg.Name, "error", err)
 	} else {
-		reply.StreamInfo = b.s.describe(b.topic)
+		reply.StreamInfo = b.s.changed(b.topic)
 	}
 	if b.current != nil {
 		b.current.Respond(nil, jsapi.Marshal(reply))
@@ -181,15 +184,15 @@ func (b *restore) wait() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(b.s.ctx), b.s.o.Timeout)
 }
 
-// bare is the config of the stream while it is filled.
-func (b *restore) bare(first uint64) topics.Config {
+// bare is the config of the stream while it is filled by somebody.
+func (b *restore) bare(first uint64, by string) topics.Config {
 	cfg := b.cfg
 	cfg.Subjects, cfg.Mirror, cfg.Sources, cfg.Republish, cfg.SubjectTransform = nil, nil, nil, nil, nil
 	cfg.Retention, cfg.Discard, cfg.DiscardNewPer = topics.RetainLimits, topics.DiscardOld, false
 	cfg.MaxMsgs, cfg.MaxBytes, cfg.MaxMsgsPer, cfg.MaxMsgSize, cfg.MaxAge = -1, -1, -1, -1, 0
 	cfg.Sealed, cfg.AllowMsgSchedules, cfg.SubjectDeleteMarkerTTL = false, false, 0
 	cfg.FirstSeq = first
-	cfg.Metadata = map[string]string{keyRestoring: "true"}
+	cfg.Metadata = map[string]string{keyRestoring: by}
 	return cfg
 }
 
@@ -210,17 +213,10 @@ func (b *restore) fill() error {
 	if st.FirstSeq > st.LastSeq+1 || st.LastSeq > 1<<62 || st.Consumers < 0 {
 		return fmt.Errorf("%w: messages %d to %d", backup.ErrArchive, st.FirstSeq, st.LastSeq)
 	}
-	ctx, cancel := b.wait()
-	t, created, err := b.s.o.State.CreateTopic(ctx, b.api.name, b.bare(max(st.FirstSeq, 1)))
-	cancel()
-	if err != nil {
+	if err := b.open(max(st.FirstSeq, 1)); err != nil {
 		return err
 	}
-	if !created {
-		return jsapi.ErrStreamNameRestoreExist
-	}
-	b.topic = t
-	w := &refill{b: b, group: t.Group(), last: max(st.FirstSeq, 1) - 1, gaps: gapMost}
+	w := &refill{b: b, group: b.topic.Group(), last: max(st.FirstSeq, 1) - 1, gaps: gapMost}
 	for {
 		e, err := in.Next()
 		if errors.Is(err, io.EOF) {
@@ -240,6 +236,27 @@ func (b *restore) fill() error {
 		}
 	}
 	return w.end(st.LastSeq)
+}
+
+// open makes the stream, unless it is made already.
+func (b *restore) open(first uint64) error {
+	if b.topic != nil {
+		if first != b.first {
+			return fmt.Errorf("%w: it begins at message %d, the request said %d", backup.ErrArchive, first, b.first)
+		}
+		return nil
+	}
+	ctx, cancel := b.wait()
+	defer cancel()
+	t, created, err := b.s.o.State.CreateTopic(ctx, b.api.name, b.bare(first, "true"))
+	if err != nil {
+		return err
+	}
+	if !created {
+		return jsapi.ErrStreamNameRestoreExist
+	}
+	b.topic = t
+	return nil
 }
 
 // ended makes an early end of a backup an error that says so.
@@ -370,23 +387,4 @@ func (w *refill) end(last uint64) error {
 	ctx, cancel := w.b.wait()
 	defer cancel()
 	return w.b.s.o.State.SkipTo(ctx, w.b.topic, topics.Sequence(last))
-}
-
-// dropUnfinished deletes the streams whose restore a crash has ended.
-func (s *Service) dropUnfinished() {
-	s.o.State.Topics("", func(t *state.Topic) bool {
-		if t.Config().Metadata[keyRestoring] == "" || !t.Group().IsLeader() {
-			return true
-		}
-		s.moving.Go(func() {
-			ctx, cancel := context.WithTimeout(s.ctx, s.o.Timeout)
-			defer cancel()
-			if err := s.o.State.DeleteTopic(ctx, t.Account(), t.Name()); err != nil {
-				s.o.Log.Warn("what a restore left can't be deleted before the next start", "account", t.Account(), "stream", t.Name(), "error", err)
-				return
-			}
-			s.o.Log.Info("a stream was deleted whose restore did not end", "account", t.Account(), "stream", t.Name())
-		})
-		return true
-	})
 }

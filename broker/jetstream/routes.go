@@ -2,23 +2,23 @@ package jetstream
 
 // routes are all subjects but MSG.NEXT and DIRECT.GET, behind "$JS.API.".
 var routes = map[string]*route{
-	"INFO": {reply: "account_info_response", serve: (*request).accountInfo},
+	"INFO": {reply: "account_info_response", place: ofCatalogue, serve: (*request).accountInfo},
 
-	"STREAM.CREATE":          {reply: "stream_create_response", tokens: 1, mutates: true, serve: (*request).streamCreate},
-	"STREAM.UPDATE":          {reply: "stream_update_response", tokens: 1, mutates: true, serve: (*request).streamUpdate},
+	"STREAM.CREATE":          {reply: "stream_create_response", tokens: 1, mutates: true, place: ofCatalogue, serve: (*request).streamCreate},
+	"STREAM.UPDATE":          {reply: "stream_update_response", tokens: 1, mutates: true, place: ofCatalogue, serve: (*request).streamUpdate},
 	"STREAM.INFO":            {reply: "stream_info_response", tokens: 1, serve: (*request).streamInfoReply},
-	"STREAM.DELETE":          {reply: "stream_delete_response", tokens: 1, mutates: true, serve: (*request).streamDelete},
+	"STREAM.DELETE":          {reply: "stream_delete_response", tokens: 1, mutates: true, place: ofCatalogue, serve: (*request).streamDelete},
 	"STREAM.PURGE":           {reply: "stream_purge_response", tokens: 1, mutates: true, serve: (*request).streamPurge},
-	"STREAM.NAMES":           {reply: "stream_names_response", serve: (*request).streamNames},
-	"STREAM.LIST":            {reply: "stream_list_response", serve: (*request).streamList},
+	"STREAM.NAMES":           {reply: "stream_names_response", place: ofCatalogue, serve: (*request).streamNames},
+	"STREAM.LIST":            {reply: "stream_list_response", place: ofCatalogue, serve: (*request).streamList},
 	"STREAM.MSG.GET":         {reply: "stream_msg_get_response", tokens: 1, serve: (*request).msgGet},
 	"STREAM.MSG.DELETE":      {reply: "stream_msg_delete_response", tokens: 1, mutates: true, serve: (*request).msgDelete},
 	"STREAM.SNAPSHOT":        {reply: "stream_snapshot_response", tokens: 1, serve: (*request).snapshot},
-	"STREAM.RESTORE":         {reply: "stream_restore_response", tokens: 1, serve: (*request).restore},
+	"STREAM.RESTORE":         {reply: "stream_restore_response", tokens: 1, place: ofCatalogue, serve: (*request).restore},
 	"STREAM.LEADER.STEPDOWN": {reply: "stream_leader_stepdown_response", tokens: 1, serve: (*request).leaderStepdown},
-	"STREAM.PEER.REMOVE":     {reply: "stream_remove_peer_response", tokens: 1, serve: (*request).needsCluster},
-	"STREAM.PEER.EVACUATE":   {reply: "stream_evacuate_peer_response", tokens: 1, serve: (*request).needsCluster},
-	"STREAM.CANCEL_MOVE":     {reply: "stream_cancel_move_response", tokens: 1, serve: (*request).needsCluster},
+	"STREAM.PEER.REMOVE":     {reply: "stream_remove_peer_response", tokens: 1, serve: (*request).notOffered},
+	"STREAM.PEER.EVACUATE":   {reply: "stream_evacuate_peer_response", tokens: 1, serve: (*request).notOffered},
+	"STREAM.CANCEL_MOVE":     {reply: "stream_cancel_move_response", tokens: 1, serve: (*request).notOffered},
 
 	"CONSUMER.CREATE":          {reply: "consumer_create_response", tokens: 2, tail: true, mutates: true, serve: (*request).consumerCreate},
 	"CONSUMER.DURABLE.CREATE":  {reply: "consumer_create_response", tokens: 2, mutates: true, serve: (*request).consumerCreate},
@@ -30,10 +30,14 @@ var routes = map[string]*route{
 	"CONSUMER.UNPIN":           {reply: "consumer_unpin_response", tokens: 2, mutates: true, serve: (*request).consumerUnpin},
 	"CONSUMER.RESET":           {reply: "consumer_reset_response", tokens: 2, mutates: true, serve: (*request).consumerReset},
 	"CONSUMER.LEADER.STEPDOWN": {reply: "consumer_leader_stepdown_response", tokens: 2, serve: (*request).leaderStepdown},
-	"CONSUMER.PEER.REMOVE":     {reply: "consumer_remove_peer_response", tokens: 2, serve: (*request).needsCluster},
-	"CONSUMER.PEER.EVACUATE":   {reply: "consumer_evacuate_peer_response", tokens: 2, serve: (*request).needsCluster},
+	"CONSUMER.PEER.REMOVE":     {reply: "consumer_remove_peer_response", tokens: 2, serve: (*request).notOffered},
+	"CONSUMER.PEER.EVACUATE":   {reply: "consumer_evacuate_peer_response", tokens: 2, serve: (*request).notOffered},
 
-	"META.LEADER.STEPDOWN": {reply: "meta_leader_stepdown_response", system: true, serve: (*request).metaStepdown},
-	"SERVER.REMOVE":        {reply: "meta_server_remove_response", system: true, serve: (*request).serverRemove},
-	"SERVER.EVACUATE":      {reply: "meta_server_evacuate_response", system: true, serve: (*request).needsCluster},
+	"META.LEADER.STEPDOWN": {reply: "meta_leader_stepdown_response", system: true, place: ofCatalogue, serve: (*request).metaStepdown},
+	"SERVER.REMOVE":        {reply: "meta_server_remove_response", system: true, place: ofCatalogue, serve: (*request).serverRemove},
+	"SERVER.EVACUATE":      {reply: "meta_server_evacuate_response", system: true, place: ofCatalogue, serve: (*request).serverEvacuate},
+
+	"ACCOUNT.PURGE":              {reply: "account_purge_response", tokens: 1, system: true, place: ofCatalogue, serve: (*request).accountPurge},
+	"ACCOUNT.STREAM.MOVE":        {reply: "stream_update_response", tokens: 2, system: true, place: ofCatalogue, serve: (*request).notOffered},
+	"ACCOUNT.STREAM.CANCEL_MOVE": {reply: "stream_update_response", tokens: 2, system: true, place: ofCatalogue, serve: (*request).notOffered},
 }

@@ -28,18 +28,22 @@ const (
 type Options struct {
 	State  *state.State
 	Server *front.Server
-	// Engine gives the delivery engine of a group.
+	// Engine gives the delivery engine of a group, nil where it has no replica.
 	Engine func(topics.GroupID) *delivery.Engine
 
 	// Sources describes a topic's mirror or sources; nil where nothing copies
 	// between topics, and then configs that ask for it are refused.
 	Sources func(topics.TopicID) (mirror *jsapi.SourceInfo, sources []*jsapi.SourceInfo)
 
+	// Mirrors gives the names of an account's streams that mirror one of its
+	// streams; nil: they are looked for.
+	Mirrors func(account, name string) []string
+
 	ServerName string // shown as the leader in infos
 	Domain     string // also answers $JS.<domain>.API.>
 	Cluster    string // the cluster's name, "" on a single node
-	// Peers counts the voters that may hold a replica; 0 and 1 are a single node.
-	Peers func() int
+	// Peers is the way to the other nodes; nil on a single node.
+	Peers Cluster
 
 	// Lenient lets unknown fields of requests pass, as jetstream{strict:false}.
 	Lenient bool
@@ -73,9 +77,6 @@ func (o Options) withDefaults() Options {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	if o.Peers == nil {
-		o.Peers = func() int { return 1 }
-	}
 	return o
 }
 
@@ -84,6 +85,9 @@ func (o Options) withDefaults() Options {
 type Service struct {
 	o     Options
 	queue *queue
+	// waiting is what waits for somebody to lead.
+	waiting *waiting
+	leaders leaders
 
 	ctx  context.Context // ends at Close; of requests that wait for a commit
 	stop context.CancelFunc
@@ -107,6 +111,10 @@ func New(o Options) *Service {
 	s := &Service{o: o.withDefaults(), accounts: make(map[string]*accountAPI), gates: make(map[gateKey]*gate), seed: maphash.MakeSeed()}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.queue = newQueue(s.o.Workers, s.o.QueueLimit)
+	s.waiting = newWaiting(s.led)
+	if s.o.Peers != nil {
+		s.answerPeers()
+	}
 	return s
 }
 
@@ -125,6 +133,7 @@ func (s *Service) Close() {
 	}
 	s.mu.Unlock()
 	s.stop()
+	s.waiting.close()
 	s.queue.close()
 	s.moving.Wait()
 }
@@ -182,7 +191,7 @@ func (s *Service) Stats(account string) jsapi.APIStats {
 // environment returns what the rules of configs need to know for an account.
 func (s *Service) environment(a *accountAPI) *environment {
 	env := &environment{
-		clustered: s.o.Peers() > 1, maxDuplicates: s.o.MaxDuplicates,
+		clustered: s.clustered(), nodes: s.peers(), maxDuplicates: s.o.MaxDuplicates,
 		maxRequestBatch: s.o.MaxRequestBatch, apiPrefixes: a.prefixes(),
 		limits: jsapi.Unlimited(),
 		stream: func(name string) *topics.Config {

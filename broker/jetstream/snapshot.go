@@ -75,7 +75,9 @@ func (r *request) snapshot() (any, error) {
 	}
 	ctx, cancel := r.wait()
 	defer cancel()
-	r.api.s.engine(t).Record()
+	if e := r.api.s.engine(t); e != nil {
+		e.Record()
+	}
 	t.Group().Settle(ctx)
 	b := &snapshot{s: r.api.s, api: r.api, topic: t, req: req, client: r.msg.Client, state: t.Data().State(), start: r.api.s.o.Now()}
 	if req.NoConsumers {

@@ -29,6 +29,7 @@ func badConfig(format string, args ...any) *topics.Fault {
 // environment is what the rules need to know beside the config itself.
 type environment struct {
 	clustered       bool
+	nodes           int // that may hold a replica
 	maxRequestBatch int
 	limits          jsapi.AccountLimits
 	maxDuplicates   time.Duration // server's cap on duplicate_window; 0 is none
@@ -117,6 +118,9 @@ func streamLimits(c *topics.Config, env *environment, _ bool) *topics.Fault {
 	}
 	if c.Replicas > 1 && !env.clustered {
 		return jsapi.ErrStreamReplicas
+	}
+	if c.Replicas > 1 && c.Replicas > env.nodes {
+		return jsapi.ErrInsufficientResources
 	}
 	return nil
 }

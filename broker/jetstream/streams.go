@@ -35,12 +35,13 @@ func (r *request) streamCreate() (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	r.api.s.seen(t, false, r.msg.Forwarded)
 	if created {
 		r.streamAction(jsapi.ActionCreated)
 	}
 	// An equal stream that was there is as good as a new one: clients that
 	// create at each start rely on it.
-	return &jsapi.StreamCreateReply{Reply: r.head(), StreamInfo: r.streamInfo(t), DidCreate: true}, nil
+	return &jsapi.StreamCreateReply{Reply: r.head(), StreamInfo: r.api.s.changed(t), DidCreate: true}, nil
 }
 
 // unsupported refuses what configs may ask for but Herald can't do yet, instead
@@ -82,18 +83,19 @@ func (r *request) streamUpdate() (any, error) {
 	if f := r.api.s.unsupported(&req.Config); f != nil {
 		return nil, f
 	}
-	if f := consumersFit(t.Data(), &req.Config); f != nil {
-		return nil, f
-	}
 	req.FirstSeq = max(req.FirstSeq, now.FirstSeq)
 	ctx, cancel := r.wait()
 	defer cancel()
+	if err := r.api.s.fits(ctx, t, &req.Config); err != nil {
+		return nil, err
+	}
 	t, err = r.api.s.o.State.UpdateTopic(ctx, r.api.name, req.Config)
 	if err != nil {
 		return nil, err
 	}
+	r.api.s.seen(t, false, r.msg.Forwarded)
 	r.streamAction(jsapi.ActionModified)
-	return &jsapi.StreamCreateReply{Reply: r.head(), StreamInfo: r.streamInfo(t)}, nil
+	return &jsapi.StreamCreateReply{Reply: r.head(), StreamInfo: r.api.s.changed(t)}, nil
 }
 
 // consumersFit refuses consumer limits that consumers already exceed.
@@ -122,7 +124,8 @@ func (r *request) streamDelete() (any, error) {
 	if err := r.empty(); err != nil {
 		return nil, err
 	}
-	if _, err := r.topic(); err != nil {
+	t, err := r.topic()
+	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := r.wait()
@@ -130,6 +133,7 @@ func (r *request) streamDelete() (any, error) {
 	if err := r.api.s.o.State.DeleteTopic(ctx, r.api.name, r.stream); err != nil {
 		return nil, err
 	}
+	r.api.s.seen(t, true, r.msg.Forwarded)
 	r.streamAction(jsapi.ActionDeleted)
 	return &jsapi.SuccessReply{Reply: r.head(), Success: true}, nil
 }
@@ -167,6 +171,7 @@ func (r *request) streamInfoReply() (any, error) {
 		return nil, err
 	}
 	reply := &jsapi.StreamInfoReply{Reply: r.head(), StreamInfo: r.api.s.StreamInfo(t)}
+	reply.Alternates = r.api.s.alternates(t)
 	if req.DeletedDetails {
 		t.Data().DeletedSequences(func(seq topics.Sequence) bool {
 			reply.State.Deleted = append(reply.State.Deleted, uint64(seq))
@@ -208,10 +213,7 @@ func (r *request) subjectCounts(t *state.Topic, req *jsapi.StreamInfoRequest, re
 // head returns the head of the request's reply.
 func (r *request) head() jsapi.Reply { return jsapi.Head(r.route.reply) }
 
-// streamInfo describes a stream as the answer to its change.
-func (r *request) streamInfo(t *state.Topic) *jsapi.StreamInfo { return r.api.s.describe(t) }
-
-// StreamInfo describes a stream as STREAM.INFO does.
+// StreamInfo describes a stream as STREAM.INFO does, by what this node knows.
 func (s *Service) StreamInfo(t *state.Topic) *jsapi.StreamInfo {
 	info := s.describe(t)
 	info.Cluster = s.cluster(t)
@@ -219,19 +221,15 @@ func (s *Service) StreamInfo(t *state.Topic) *jsapi.StreamInfo {
 }
 
 // describe describes a stream, its metadata as replies show it.
-func (s *Service) describe(t *state.Topic) *jsapi.StreamInfo {
-	info := s.summary(t)
-	cfg := *info.Config
-	cfg.Metadata = jsapi.ReplyMetadata(cfg.Metadata)
-	info.Config = &cfg
-	return info
-}
+func (s *Service) describe(t *state.Topic) *jsapi.StreamInfo { return shown(s.summary(t)) }
 
 // summary describes a stream as lists show it.
 func (s *Service) summary(t *state.Topic) *jsapi.StreamInfo {
 	info := &jsapi.StreamInfo{
-		Config: t.Config(), Created: t.Created(), State: streamState(t.Data().State()),
-		Domain: s.o.Domain, Time: s.o.Now().UTC(),
+		Config: t.Config(), Created: t.Created(), Domain: s.o.Domain, Time: s.o.Now().UTC(),
+	}
+	if data := t.Data(); data != nil { // else no replica is here
+		info.State = streamState(data.State())
 	}
 	if s.o.Sources != nil {
 		info.Mirror, info.Sources = s.o.Sources(t.ID())
@@ -257,13 +255,4 @@ func wireTime(t topics.Nanos) time.Time {
 		return time.Time{}
 	}
 	return time.Unix(0, int64(t)).UTC()
-}
-
-// cluster says who leads the stream's group: this node where there is but one.
-func (s *Service) cluster(t *state.Topic) *jsapi.ClusterInfo {
-	leader := s.o.ServerName
-	if !t.Group().IsLeader() {
-		leader = t.Group().Leader()
-	}
-	return &jsapi.ClusterInfo{Name: s.o.Cluster, Leader: leader}
 }

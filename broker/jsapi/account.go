@@ -59,3 +59,9 @@ type AccountInfoReply struct {
 	Reply
 	*AccountInfo
 }
+
+// AccountPurgeReply answers ACCOUNT.PURGE.
+type AccountPurgeReply struct {
+	Reply
+	Initiated bool `json:"initiated,omitempty"`
+}

@@ -144,3 +144,26 @@ type BatchAbandoned struct {
 	Batch   string `json:"batch"`
 	Reason  string `json:"reason"`
 }
+
+// LeaderElected tells who leads a stream, a consumer, or (without either) the
+// cluster's catalogue.
+type LeaderElected struct {
+	Event
+	Account  string      `json:"account,omitempty"`
+	Stream   string      `json:"stream,omitempty"`
+	Consumer string      `json:"consumer,omitempty"`
+	Leader   string      `json:"leader"`
+	Replicas []*PeerInfo `json:"replicas"`
+	Domain   string      `json:"domain,omitempty"`
+	Cluster  string      `json:"cluster,omitempty"`
+}
+
+// QuorumLost tells that nobody can lead a stream or consumer, or the catalogue.
+type QuorumLost struct {
+	Event
+	Account  string      `json:"account,omitempty"`
+	Stream   string      `json:"stream,omitempty"`
+	Consumer string      `json:"consumer,omitempty"`
+	Replicas []*PeerInfo `json:"replicas"`
+	Domain   string      `json:"domain,omitempty"`
+}

@@ -27,6 +27,7 @@ var (
 	ErrMaximumStreams           = fault(400, 10027, "maximum number of streams reached")
 	ErrMemoryExceeded           = fault(500, 10028, "insufficient memory resources available")
 	ErrNoAccount                = fault(503, 10035, "account not found")
+	ErrUnsupportedClustered     = fault(500, 10036, "not currently supported in clustered mode")
 	ErrNotEnabledForAccount     = fault(503, 10039, "JetStream not enabled for account")
 	ErrPeerNotMember            = fault(400, 10040, "peer not a member")
 	ErrServerNotMember          = fault(400, 10044, "server is not a member of the cluster")

@@ -1,0 +1,203 @@
+package jetstream
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/heraldmq/herald/broker/jsapi"
+	"github.com/heraldmq/herald/broker/state"
+	"github.com/heraldmq/herald/topics"
+)
+
+// leaders is who was last known to lead each group, and since when.
+type leaders struct {
+	mu  sync.Mutex
+	all map[topics.GroupID]leading
+}
+
+type leading struct {
+	node  string
+	since time.Time
+}
+
+// note enters who leads a group now, and returns since when.
+func (l *leaders) note(g topics.GroupID, node string, now time.Time) time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.all == nil {
+		l.all = map[topics.GroupID]leading{}
+	}
+	if have := l.all[g]; have.node == node {
+		return have.since
+	}
+	l.all[g] = leading{node, now}
+	return now
+}
+
+// LeaderKnown tells that a group is led by another node than before, "" when
+// nobody is known to lead; group 0 is the catalogue. It doesn't block.
+func (s *Service) LeaderKnown(g topics.GroupID, leader string) {
+	if !s.clustered() {
+		return
+	}
+	if leader != "" {
+		s.leaders.note(g, leader, s.o.Now())
+	}
+	s.waiting.poke()
+}
+
+// led tells whether somebody answers for a group, so that what waits can go on.
+func (s *Service) led(g topics.GroupID) bool {
+	leader := s.o.Peers.Leader(g)
+	if leader == "" || leader != s.o.Peers.Name() || g == topics.CatalogueGroup {
+		return leader != ""
+	}
+	e := s.o.Engine(g)
+	return e == nil || e.Leads()
+}
+
+// raftGroup is how infos name a group.
+func raftGroup(g topics.GroupID) string { return "HERALD-" + strconv.FormatUint(uint64(g), 10) }
+
+// cluster says which nodes hold a stream: this one where there is but one.
+func (s *Service) cluster(t *state.Topic) *jsapi.ClusterInfo {
+	g := t.Group().ID()
+	if !s.clustered() {
+		return &jsapi.ClusterInfo{Name: s.o.Cluster, Leader: s.leaderOf(t)}
+	}
+	return s.groupInfo(g)
+}
+
+// groupInfo says which nodes hold a group.
+func (s *Service) groupInfo(g topics.GroupID) *jsapi.ClusterInfo {
+	info := &jsapi.ClusterInfo{Name: s.o.Cluster, RaftGroup: raftGroup(g), Leader: s.o.Peers.Leader(g)}
+	if info.Leader != "" {
+		since := s.leaders.note(g, info.Leader, s.o.Now()).UTC()
+		info.LeaderSince = &since
+	}
+	for _, m := range s.o.Peers.Members(g) {
+		if m.Node == info.Leader {
+			continue
+		}
+		info.Replicas = append(info.Replicas, &jsapi.PeerInfo{
+			Name: m.Node, Current: m.Online && m.Lag == 0 && info.Leader != "", Offline: !m.Online, Active: m.Active, Lag: m.Lag, Peer: m.Node,
+		})
+	}
+	slices.SortFunc(info.Replicas, func(a, b *jsapi.PeerInfo) int { return strings.Compare(a.Name, b.Name) })
+	return info
+}
+
+// consumerCluster says which nodes hold a consumer: those that hold its stream. One
+// that asked for a single replica is shown with one, although it has more.
+func (s *Service) consumerCluster(t *state.Topic, cfg *topics.ConsumerConfig) *jsapi.ClusterInfo {
+	info := s.cluster(t)
+	if cfg.Replicas == 1 {
+		info.Replicas = nil
+	}
+	return info
+}
+
+// place adds to a consumer's info where it is, in the answers that show it only
+// where there are several nodes.
+func (s *Service) placed(t *state.Topic, info *jsapi.ConsumerInfo) *jsapi.ConsumerInfo {
+	if s.clustered() {
+		info.Cluster = s.consumerCluster(t, info.Config)
+	}
+	return info
+}
+
+// alternates are a stream and its mirrors, between which a reader may choose.
+func (s *Service) alternates(t *state.Topic) []jsapi.StreamAlternate {
+	if !s.clustered() {
+		return nil
+	}
+	var names []string
+	if s.o.Mirrors != nil {
+		names = s.o.Mirrors(t.Account(), t.Name())
+	} else {
+		s.o.State.Topics(t.Account(), func(o *state.Topic) bool {
+			if m := o.Config().Mirror; m != nil && m.Name == t.Name() && m.External == nil {
+				names = append(names, o.Name())
+			}
+			return true
+		})
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	slices.Sort(names)
+	out := []jsapi.StreamAlternate{{Name: t.Name(), Domain: s.o.Domain, Cluster: s.o.Cluster}}
+	for _, n := range names {
+		out = append(out, jsapi.StreamAlternate{Name: n, Domain: s.o.Domain, Cluster: s.o.Cluster})
+	}
+	return out
+}
+
+// Leads tells that this node has begun to lead a group with other replicas, so that
+// those who listen hear of it: an advisory for each of its streams and consumers.
+// It doesn't block. For the catalogue it is told in the system account.
+func (s *Service) Leads(g topics.GroupID) {
+	s.LeaderKnown(g, s.o.ServerName)
+	if !s.clustered() || len(s.o.Peers.Members(g)) < 2 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.moving.Go(func() { s.tellLeader(g) })
+	}
+}
+
+func (s *Service) tellLeader(g topics.GroupID) {
+	s.mu.Lock()
+	accounts := make(map[string]*accountAPI, len(s.accounts))
+	for name, a := range s.accounts {
+		accounts[name] = a
+	}
+	s.mu.Unlock()
+	info := s.groupInfo(g)
+	info.Replicas = append(info.Replicas, &jsapi.PeerInfo{Name: info.Leader, Current: true, Peer: info.Leader})
+	if g == topics.CatalogueGroup {
+		for _, fa := range s.o.Server.Accounts() {
+			if fa.System() {
+				fa.Publish(jsapi.AdvisoryPrefix+"DOMAIN.LEADER_ELECTED", "", nil, jsapi.Marshal(&jsapi.LeaderElected{
+					Event: s.newEvent("domain_leader_elected"), Leader: info.Leader, Replicas: info.Replicas,
+					Domain: s.o.Domain, Cluster: s.o.Cluster,
+				}))
+			}
+		}
+		return
+	}
+	s.o.State.Topics("", func(t *state.Topic) bool {
+		a := accounts[t.Account()]
+		if t.Group().ID() != g || a == nil || s.ctx.Err() != nil {
+			return s.ctx.Err() == nil
+		}
+		a.tellLeader(t, info)
+		return true
+	})
+}
+
+// tellLeader tells who leads a stream and its consumers, if anybody listens.
+func (a *accountAPI) tellLeader(t *state.Topic, info *jsapi.ClusterInfo) {
+	told := func(subject string) bool { return a.account.HasInterest(subject) || a.account.Captures(subject) }
+	e := jsapi.LeaderElected{Stream: t.Name(), Leader: info.Leader, Replicas: info.Replicas, Domain: a.s.o.Domain, Account: t.Account()}
+	if subject := jsapi.AdvisoryPrefix + "STREAM.LEADER_ELECTED." + t.Name(); told(subject) {
+		e.Event = a.event("stream_leader_elected")
+		a.advise(subject, &e)
+	}
+	if t.Data() == nil {
+		return
+	}
+	for _, name := range t.Data().ConsumerNames() {
+		subject := jsapi.AdvisoryPrefix + "CONSUMER.LEADER_ELECTED." + t.Name() + "." + name
+		if !told(subject) {
+			continue
+		}
+		e.Event, e.Consumer = a.event("consumer_leader_elected"), name
+		a.advise(subject, &e)
+	}
+}

@@ -38,7 +38,10 @@ func mix(h, v uint64) uint64 {
 func (m *marks) stored(id topics.TopicID, seq topics.Sequence, at topics.Nanos, record []byte) {
 	n := binary.LittleEndian.Uint32(record[recordLength:])
 	last := binary.LittleEndian.Uint64(record[topics.RecordHeader+n-8:])
-	m.chain += mix(mix(mix(uint64(id)<<40^uint64(seq), uint64(at)), uint64(n)), last)
+	// One after the other, as mix does it, the products would wait for each other.
+	h := uint64(seq)*0x9e3779b97f4a7c15 ^ uint64(id)*0xbf58476d1ce4e5b9 ^ uint64(at)*0x94d049bb133111eb ^
+		uint64(n)*0xff51afd7ed558ccd ^ last*0xc4ceb9fe1a85ec53
+	m.chain += h ^ h>>32
 }
 
 // removed counts a message out.

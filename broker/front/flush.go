@@ -39,26 +39,6 @@ func (st *stager) flush() {
 	}
 }
 
-func (st *stager) flushSinks() {
-	for i := range st.sinks {
-		s := &st.sinks[i]
-		if len(s.batch) == 0 {
-			continue
-		}
-		s.sink.Capture(s.batch)
-		clear(s.batch)
-		s.batch = s.batch[:0]
-	}
-	if len(st.sinks) > 16 {
-		// Sinks of groups that are gone would stay for ever.
-		st.sinks = nil
-	}
-	if cap(st.arena) > stagedMax {
-		st.arena = nil
-	}
-	st.arena = st.arena[:0]
-}
-
 func (st *stager) pushDirty() {
 	if len(st.dirty) > 0 {
 		st.settle()

@@ -69,11 +69,11 @@ func (in *Inbound) Deliver(batch []byte) (d Delivered, err error) {
 	if kind == BatchForwarded {
 		mt = &to.services
 	}
-	in.srv.countIn(nil, 0, 0)
 	for len(r.b) > 0 && err == nil {
 		err = to.message(&r, mt, c, client)
 		d.Msgs++
 	}
+	in.srv.countIn(to.account, int64(d.Msgs), int64(len(batch)))
 	to.st.flush()
 	if to.st.sawSlow {
 		to.st.sawSlow = false

@@ -25,7 +25,7 @@ func (s *Server) LameDuck(ctx context.Context) {
 		_ = ws.l.Close()
 	}
 	if c := s.joined(); c != nil {
-		c.LameDuck() // first, so that the addresses told next are those of others
+		c.AddressChanged() // first, so that the addresses told next are those of others
 	}
 	s.tellInfo()
 	o := s.opts()

@@ -47,20 +47,6 @@ type route struct {
 	n       int    // deliveries in this batch, when not limited
 }
 
-// group is a queue group: its members here, and how many there are elsewhere.
-type group struct {
-	queue string
-	here  []*route
-	there []farMembers
-	far   int
-}
-
-// farMembers are those on one peer.
-type farMembers struct {
-	stage  *remoteStage
-	weight int
-}
-
 // matcher is one publisher's cache of matches in one account.
 type matcher struct {
 	account *Account
@@ -282,22 +268,6 @@ func (mt *matcher) leavesOut(u *sub) bool {
 		return u.handler == nil
 	}
 	return false
-}
-
-func (mt *matcher) addMember(m *match, g *group, u *sub) {
-	if u.remote == nil {
-		g.here = append(g.here, mt.route(m, u))
-		return
-	}
-	stage, weight := mt.st.remoteStageFor(u.remote), int(u.weight.Load())
-	g.far += weight
-	for i := range g.there {
-		if g.there[i].stage == stage {
-			g.there[i].weight += weight // by another pattern
-			return
-		}
-	}
-	g.there = append(g.there, farMembers{stage, weight})
 }
 
 func (m *match) addRemote(g *remoteStage) {

@@ -51,6 +51,9 @@ func (s *Server) Reload(o Options) error {
 	for _, acc := range gone {
 		s.log.Info("account dropped by reload", "account", acc.name)
 	}
+	if c := s.joined(); c != nil {
+		c.AddressChanged()
+	}
 	s.tellInfo()
 	return nil
 }

@@ -12,8 +12,9 @@ type Cluster interface {
 	InterestChanged()
 	// AccountAdded: the account was made (again), after the start or by a reload.
 	AccountAdded(a *Account)
-	// LameDuck: clients are to go elsewhere.
-	LameDuck()
+	// AddressChanged: what ConnectURLs returns may be something else, or clients are
+	// to go elsewhere.
+	AddressChanged()
 }
 
 // Join makes the server tell c about its interest. Call it once, before Start.

@@ -1,7 +1,6 @@
 package front
 
 import (
-	"math/rand/v2"
 	"time"
 
 	"github.com/heraldmq/herald/broker/wire"
@@ -39,12 +38,6 @@ type stage struct {
 	spool  spool
 	msgs   int
 	dirty  bool // listed in stager.dirty
-}
-
-// sinkStage is what one publisher holds for one sink.
-type sinkStage struct {
-	sink  Sink
-	batch []Captured
 }
 
 // stager collects what one publisher delivers and hands it over at the end of
@@ -202,63 +195,6 @@ func (st *stager) toPlain(m *match, o *outgoing) (n int) {
 func (st *stager) writeTail(o *outgoing) {
 	st.scratch = wire.AppendTail(st.scratch[:0], o.Reply, o.Header, o.Payload)
 	o.Tail, o.scratch = st.scratch, true
-}
-
-// member gives o to one member of a queue group: a random one of all nodes, or the
-// next that takes it.
-func (st *stager) member(m *match, g *group, o *outgoing) bool {
-	start, far := 0, 0
-	if total := len(g.here) + g.far; total > 1 {
-		start = rand.IntN(total)
-	}
-	if start >= len(g.here) && g.far > 0 {
-		far = start - len(g.here)
-		if st.memberThere(g, far) {
-			return true
-		}
-		start = 0
-	}
-	for i := range g.here {
-		r := g.here[(start+i)%len(g.here)]
-		if r.sub.handler != nil {
-			st.handle(r.sub, o)
-			return true
-		}
-		if r.stage.target.ended.Load() {
-			continue
-		}
-		if o.Tail == nil {
-			st.writeTail(o)
-		}
-		if st.fan != nil {
-			st.leaveFan()
-		}
-		if st.one(m, r, o) {
-			return true
-		}
-	}
-	return st.memberThere(g, far)
-}
-
-// memberThere picks the peer that has the n-th of the members elsewhere, or the
-// next that is still there.
-func (st *stager) memberThere(g *group, n int) bool {
-	if g.far == 0 {
-		return false
-	}
-	at := 0
-	for at < len(g.there)-1 && n >= g.there[at].weight {
-		n -= g.there[at].weight
-		at++
-	}
-	for i := range g.there {
-		r := &g.there[(at+i)%len(g.there)]
-		if !r.stage.target.gone.Load() {
-			st.picks = append(st.picks, pick{r.stage, g.queue})
-			return true
-		}
-	}
-	return false
 }
 
 // prepare counts a delivery and returns the head and tail for r.
@@ -433,7 +369,10 @@ func (st *stager) handle(u *sub, o *outgoing) {
 	msg := &st.messages[st.depth]
 	*msg = Message{
 		Subject: o.Subject, Reply: o.Reply, Header: o.Header, Payload: o.Payload,
-		Account: u.account, Client: o.client, Forwarded: st.from, via: st,
+		Account: u.account, Client: o.client, via: st,
+	}
+	if st.depth == 0 {
+		msg.Forwarded = st.from // what it is answered enters here
 	}
 	st.depth++
 	u.handler(msg)
@@ -444,35 +383,4 @@ func (st *stager) handle(u *sub, o *outgoing) {
 	if o.scratch {
 		o.Tail = nil
 	}
-}
-
-// capture stages o for the topics in m.
-func (st *stager) capture(m *match, o *outgoing) {
-	c := Captured{
-		Subject: o.Subject, Reply: o.Reply, Header: o.Header, Payload: o.Payload,
-		Account: st.account, Client: o.client,
-	}
-	if !o.borrowed {
-		c.Subject, c.Reply = st.keep(c.Subject), st.keep(c.Reply)
-		c.Header, c.Payload = st.keep(c.Header), st.keep(c.Payload)
-	}
-	st.staged += len(c.Payload)
-	for _, t := range m.captures {
-		c.Topic = t.id
-		i := 0
-		for i < len(st.sinks) && st.sinks[i].sink != t.sink {
-			i++
-		}
-		if i == len(st.sinks) {
-			st.sinks = append(st.sinks, sinkStage{sink: t.sink})
-		}
-		st.sinks[i].batch = append(st.sinks[i].batch, c)
-	}
-}
-
-// keep copies b to where it lives until the batch ends.
-func (st *stager) keep(b []byte) []byte {
-	at := len(st.arena)
-	st.arena = append(st.arena, b...)
-	return st.arena[at:len(st.arena):len(st.arena)]
 }

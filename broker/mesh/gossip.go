@@ -41,14 +41,14 @@ func (m *Mesh) gossip() {
 	if m.o.NoAdvertise {
 		return
 	}
+	m.gossiping.Lock()
+	defer m.gossiping.Unlock()
 	all := m.own()
 	for _, p := range m.net.Peers() {
 		theirs := statusOf(p)
 		all.Client = appendNew(all.Client, theirs.Client)
 		all.Websocket = appendNew(all.Websocket, theirs.Websocket)
 	}
-	m.gossiping.Lock()
-	defer m.gossiping.Unlock()
 	if slices.Equal(all.Client, m.gossiped.Client) && slices.Equal(all.Websocket, m.gossiped.Websocket) {
 		return
 	}

@@ -225,5 +225,5 @@ func (h *hooks) AccountAdded(a *front.Account) {
 	}
 }
 
-// LameDuck implements front.Cluster.
-func (h *hooks) LameDuck() { (*Mesh)(h).tellStatus() }
+// AddressChanged implements front.Cluster.
+func (h *hooks) AddressChanged() { (*Mesh)(h).tellStatus() }

@@ -116,7 +116,7 @@ func (l *link) tellChanges(chunks [][]byte) {
 	}
 }
 
-// tellAll sends a peer all interest.
+// tellAll sends a peer all interest, after which it may be sent messages.
 func (m *Mesh) tellAll(l *link) {
 	m.telling.Lock()
 	defer m.telling.Unlock()
@@ -135,9 +135,10 @@ func (m *Mesh) tellAll(l *link) {
 	for _, c := range w.chunks {
 		if l.chunkLocked(c) != nil {
 			l.untold.Store(true)
-			return
+			break
 		}
 	}
+	l.up.Store(true)
 }
 
 // run tells what changed without a message that would take it along, and looks
@@ -174,7 +175,6 @@ func (m *Mesh) changed(e peer.Event) {
 	l := m.link(e.Peer.Name)
 	switch e.Kind {
 	case peer.Up:
-		l.up.Store(true)
 		m.tellAll(l)
 		// What it told before this node noticed that it is up may be forgotten.
 		l.sending.Lock()

@@ -1,0 +1,18 @@
+package mesh
+
+import (
+	"bufio"
+	"net"
+	"time"
+)
+
+// infoOf is INFO as node i sends it.
+func (c *cluster) infoOf(i int) string {
+	conn, err := net.Dial("tcp", c.srv[i].Addr().String())
+	must(c.t, err)
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+	line, err := bufio.NewReader(conn).ReadString('\n')
+	must(c.t, err)
+	return line
+}

@@ -109,8 +109,12 @@ func (d *durable) join(o *config.Options) {
 		State: d.state, Account: b.front.Account, APIPrefix: domainAPI(o.JetStream.Domain), Log: b.cfg.Log,
 	})
 	l := o.JetStream.Limits
+	var peers jetstream.Cluster
+	if b.links != nil {
+		peers = jetstream.NewNodes(d.state, b.links.net, b.links.mesh)
+	}
 	d.api = jetstream.New(jetstream.Options{
-		State: d.state, Server: b.front, Engine: d.engines.of, Sources: d.copies.Info,
+		State: d.state, Peers: peers, Server: b.front, Engine: d.engines.of, Sources: d.copies.Info,
 		ServerName: b.name(o), Domain: o.JetStream.Domain, Cluster: o.Cluster.Name, Lenient: !o.JetStream.Strict,
 		MaxDuplicates: l.DuplicateWindow, MaxRequestBatch: l.MaxRequestBatch, MaxAckPending: max(l.MaxAckPending, 0),
 		QueueLimit: o.JetStream.RequestQueue, Log: b.cfg.Log,

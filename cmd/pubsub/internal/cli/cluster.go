@@ -26,7 +26,7 @@ and it joins. "add" is for one that was drained or removed.`,
 		Example: `  pubsub cluster status
   pubsub cluster drain n3 && pubsub cluster remove n3`,
 	}
-	cmd.AddCommand(a.clusterStatus(), a.clusterAdd(), a.clusterDrain(), a.clusterRemove(), a.clusterTransfer(), a.clusterScrub())
+	cmd.AddCommand(a.clusterStatus(), a.clusterAdd(), a.clusterDrain(), a.clusterRemove(), a.clusterTransfer(), a.clusterScrub(), a.clusterDev(), a.clusterNode())
 	return group(cmd)
 }
 

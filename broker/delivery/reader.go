@@ -242,7 +242,7 @@ func (r *reader) recorded(result any, err error, answer []string) {
 	_, gone := result.(*topics.Fault)
 	switch {
 	case err != nil:
-		if !r.failed {
+		if !r.failed && r.ending.Load() == nil && r.e.leads.Load() {
 			r.e.o.Log.Warn("the progress of a consumer was not written; it falls back to what was",
 				"stream", r.topic.name, "consumer", r.name, "error", err)
 		}

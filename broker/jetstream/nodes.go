@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/heraldmq/herald/broker/front"
@@ -19,6 +20,8 @@ type Network interface {
 	Name() string
 	Call(ctx context.Context, to, method string, body []byte) ([]byte, error)
 	Handle(method string, h func(ctx context.Context, from string, body []byte) ([]byte, error))
+	OpenStream(ctx context.Context, to, method string, body []byte) (io.ReadCloser, error)
+	HandleStream(method string, h func(ctx context.Context, from string, body []byte, w io.Writer) error)
 }
 
 // Forwarder hands messages to the services of other nodes; *mesh.Mesh is one.
@@ -175,6 +178,16 @@ func (c *Nodes) Call(ctx context.Context, node, method string, body []byte) ([]b
 // Handle implements Cluster.
 func (c *Nodes) Handle(method string, h func(ctx context.Context, from string, body []byte) ([]byte, error)) {
 	c.network.Handle(method, h)
+}
+
+// OpenStream asks another node for an answer of any length.
+func (c *Nodes) OpenStream(ctx context.Context, node, method string, body []byte) (io.ReadCloser, error) {
+	return c.network.OpenStream(ctx, node, method, body)
+}
+
+// HandleStream has other nodes' requests for such answers answered.
+func (c *Nodes) HandleStream(method string, h func(ctx context.Context, from string, body []byte, w io.Writer) error) {
+	c.network.HandleStream(method, h)
 }
 
 // RemoveNode implements Cluster.

@@ -78,12 +78,17 @@ func (e *Engine) Grown(ids []topics.TopicID) {
 	}
 }
 
-// Lead reads all topics anew: what this node leads has changed.
+// Lead tells that what this node leads has changed: what it leads anew is read
+// from its beginning, what it no longer leads is forgotten.
 func (e *Engine) Lead() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for id, w := range e.watched {
-		e.watched[id] = newWatch(e, w.topic)
+		if leads := w.topic.Group().IsLeader(); leads != w.leads {
+			fresh := newWatch(e, w.topic)
+			fresh.leads = leads
+			e.watched[id] = fresh
+		}
 	}
 	e.poke()
 }
@@ -117,9 +122,10 @@ func (e *Engine) turn() time.Duration {
 	var all, grown []*watch
 	for _, w := range e.watched {
 		all = append(all, w)
-		if w.grown {
+		if w.grown && w.topic.Group().IsLeader() {
 			grown = append(grown, w)
 			w.grown = false
+			w.leads = true
 		}
 	}
 	e.mu.Unlock()

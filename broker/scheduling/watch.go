@@ -23,7 +23,8 @@ const (
 type watch struct {
 	e     *Engine
 	topic *state.Topic
-	grown bool // guarded by e.mu
+	grown bool // guarded by e.mu; nobody has read what is new
+	leads bool // guarded by e.mu; this node leads the topic, as far as it was told
 
 	next topics.Sequence // where to read on; owned by the engine's goroutine
 
@@ -45,7 +46,7 @@ func newWatch(e *Engine, t *state.Topic) *watch {
 
 // read takes in what is new in the topic.
 func (w *watch) read() {
-	for w.e.ctx.Err() == nil {
+	for w.e.ctx.Err() == nil && w.topic.Data() != nil {
 		msgs, next, err := w.topic.Data().Read(nil, w.next, readMessages, readBytes, nil)
 		if err != nil {
 			w.e.o.Log.Warn("Schedules can't be read", "topic", w.topic.Name(), "error", err)
@@ -96,7 +97,7 @@ func (w *watch) take(m *topics.Message) {
 
 // fire publishes what is due and returns when the next is.
 func (w *watch) fire(now time.Time) (next time.Time, ok bool) {
-	if !w.topic.Group().IsLeader() {
+	if !w.topic.Group().IsLeader() || w.topic.Data() == nil {
 		return next, false // Lead reads anew
 	}
 	w.mu.Lock()

@@ -9,8 +9,11 @@
 // header Nats-Stream-Source. There is no other bookkeeping, so that a crash
 // loses nothing and repeats nothing.
 //
-// Origins are topics of the same account on this node. An origin elsewhere
-// (external, with another domain's or account's API) is not read; infos say so.
+// Origins are topics of the same account. One that has no replica on this node is
+// read from the node that leads it (remote.go), which tells once when it has grown.
+// When the target's lead moves, the flow on the new leader begins with what the
+// target holds. An external origin, with another domain's or account's API, is not
+// read; infos say so.
 //
 // What is copied from a work queue is taken out of it once it is stored: the flow
 // is its one reader, and waits when a consumer takes the same messages.

@@ -16,6 +16,7 @@ import (
 type Options struct {
 	State   *state.State
 	Account func(name string) *front.Account // nil when there is none
+	Peers   Peers                            // nil on a single node
 	// APIPrefix is "$JS.<domain>.API" of this node, "" without a domain: an
 	// external origin there is one of our own.
 	APIPrefix string
@@ -34,7 +35,9 @@ type Engine struct {
 	mu      sync.Mutex
 	targets map[topics.TopicID][]*flow
 	readers map[origin][]*flow // who reads what
-	closed  bool
+	// followers are the nodes that want to hear when a topic grows.
+	followers map[topics.TopicID]map[string]struct{}
+	closed    bool
 }
 
 // origin names a topic as configs do.
@@ -48,8 +51,14 @@ func New(o Options) *Engine {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	e := &Engine{o: o, targets: map[topics.TopicID][]*flow{}, readers: map[origin][]*flow{}}
+	e := &Engine{
+		o: o, targets: map[topics.TopicID][]*flow{}, readers: map[origin][]*flow{},
+		followers: map[topics.TopicID]map[string]struct{}{},
+	}
 	e.ctx, e.stop = context.WithCancel(context.Background())
+	if o.Peers != nil {
+		e.answerPeers()
+	}
 	return e
 }
 
@@ -97,6 +106,9 @@ func (e *Engine) TopicChanged(t *state.Topic, c state.Change) {
 	} else {
 		delete(e.targets, t.ID())
 	}
+	if c == state.Deleted {
+		delete(e.followers, t.ID())
+	}
 	for _, f := range e.readers[origin{t.Account(), t.Name()}] {
 		f.poke()
 	}
@@ -123,10 +135,11 @@ func (e *Engine) dropLocked(f *flow) {
 func (e *Engine) Grown(ids []topics.TopicID) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if len(e.readers) == 0 {
+	if len(e.readers) == 0 && len(e.followers) == 0 {
 		return
 	}
 	for _, id := range ids {
+		e.tellFollowers(id)
 		if t, ok := e.o.State.TopicByID(id); ok {
 			for _, f := range e.readers[origin{t.Account(), t.Name()}] {
 				f.poke()
@@ -158,4 +171,16 @@ func (e *Engine) Info(id topics.TopicID) (mirror *jsapi.SourceInfo, sources []*j
 		sources = append(sources, f.info())
 	}
 	return nil, sources
+}
+
+// Mirrors returns the names of the topics that mirror one of an account's.
+func (e *Engine) Mirrors(account, name string) (names []string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, f := range e.readers[origin{account, name}] {
+		if f.mirror && f.source.External == nil {
+			names = append(names, f.target.Name())
+		}
+	}
+	return names
 }

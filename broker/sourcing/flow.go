@@ -1,13 +1,11 @@
 package sourcing
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -54,6 +52,9 @@ type flow struct {
 
 	from topics.TopicID // the origin read so far; 0 before the first
 	next topics.Sequence
+	at   topics.Nanos // where to begin, by time; 0 once that is known
+	term uint64       // of the target's group, in which all this was found out
+	away bool         // the origin has no replica here, so that nobody may tell of its growth
 	// done is up to where a work queue's messages are stored in the target: when one
 	// of them is still in the queue, it only has to go.
 	done topics.Sequence
@@ -117,8 +118,12 @@ func (f *flow) run() {
 			continue
 		}
 		var retry <-chan time.Time
-		if err != nil {
+		switch {
+		case err != nil:
 			timer.Reset(f.e.o.Retry)
+			retry = timer.C
+		case f.away:
+			timer.Reset(lookAgain)
 			retry = timer.C
 		}
 		select {
@@ -131,9 +136,11 @@ func (f *flow) run() {
 
 // round copies some messages; more tells that there may be others.
 func (f *flow) round() (more bool, err error) {
-	if !f.target.Group().IsLeader() {
+	f.away = false
+	if !f.target.Group().IsLeader() || f.target.Data() == nil {
 		return false, nil // Lead pokes
 	}
+	f.newTerm()
 	x := f.source.External
 	if x != nil && x.API != "" && (f.e.o.APIPrefix == "" || strings.TrimSuffix(x.API, ".") != f.e.o.APIPrefix) {
 		return false, errExternal
@@ -149,41 +156,65 @@ func (f *flow) round() (more bool, err error) {
 	if err := f.resume(t); err != nil {
 		return false, err
 	}
-	msgs, next, err := t.Data().Read(f.filter, f.next, roundMessages, roundBytes, nil)
+	p, err := f.e.fetch(f.ctx, t, &readQuery{Topic: t.ID(), Patterns: f.filter.Patterns(), From: f.next, At: f.at})
 	if err != nil {
 		return false, err
 	}
-	if len(msgs) == 0 {
-		f.next = max(f.next, next)
-		f.note(t, false)
+	if f.at > 0 {
+		f.at, f.next, f.done = 0, p.From, max(f.done, p.From-1)
+	}
+	f.away = t.Data() == nil
+	if f.newTerm() {
+		return true, nil // others may have copied what was read
+	}
+	if len(p.messages) == 0 {
+		f.next = max(f.next, p.Next)
+		f.note(p.Lag, false)
 		return false, nil
 	}
+	if err := f.copy(t, account, p); err != nil {
+		return false, err
+	}
+	f.next = p.Next
+	f.note(p.Lag, true)
+	return true, nil
+}
+
+// newTerm tells whether the target's lead has moved since the flow found out how far
+// it has come, and has it found out again.
+func (f *flow) newTerm() bool {
+	term := f.target.Group().Stats().Term
+	if term == f.term {
+		return false
+	}
+	f.term, f.from = term, 0
+	return true
+}
+
+// copy stores a page in the target, and takes it out of an origin that is a work
+// queue.
+func (f *flow) copy(t *state.Topic, account *front.Account, p *page) error {
 	queue := t.Config().Retention == topics.RetainWorkQueue
-	fresh := msgs
+	fresh := p.messages
 	if queue {
-		if err := f.alone(t); err != nil {
-			return false, err
+		if p.Shared != "" {
+			return fmt.Errorf("%w: %s", errShared, p.Shared)
 		}
 		for len(fresh) > 0 && fresh[0].Sequence <= f.done {
 			fresh = fresh[1:]
 		}
 	}
 	if err := f.append(account, fresh, queue); err != nil {
-		return false, err
+		return err
 	}
-	if queue {
-		f.done = max(f.done, msgs[len(msgs)-1].Sequence)
-		if err := f.consume(t, msgs); err != nil {
-			return false, err
-		}
+	if !queue {
+		return nil
 	}
-	f.next = next
-	f.note(t, true)
-	return true, nil
+	f.done = max(f.done, p.messages[len(p.messages)-1].Sequence)
+	return f.consume(t, p.messages)
 }
 
-func (f *flow) note(t *state.Topic, moved bool) {
-	lag := t.Data().Count(f.filter, f.next)
+func (f *flow) note(lag uint64, moved bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.lag = lag
@@ -192,60 +223,16 @@ func (f *flow) note(t *state.Topic, moved bool) {
 	}
 }
 
-// resume finds out where to go on in an origin not read before.
-func (f *flow) resume(t *state.Topic) error {
-	if f.from == t.ID() {
-		return nil
-	}
-	if f.from != 0 {
-		if f.mirror {
-			return errRecreated
-		}
-		f.from, f.next, f.done = t.ID(), 1, 0
-		return nil
-	}
-	data := f.target.Data()
-	switch _, last := data.Bounds(); {
-	case f.mirror && last > 0 && t.Config().Retention == topics.RetainWorkQueue && t.Created().UnixNano() > int64(data.State().LastTime):
-		return errRecreated // as long as it isn't mirrored, nothing of it may go
-	case f.mirror && last > 0:
-		f.next = last + 1
-	case f.mirror:
-		f.next = f.begin(t)
-	default:
-		seq, at, err := f.lastSourced()
-		if err != nil {
-			return err
-		}
-		if t.Config().Retention == topics.RetainWorkQueue && t.Created().UnixNano() > int64(at) {
-			seq = 0 // it is another one of that name: what it holds was never stored
-		}
-		if f.next = seq + 1; seq == 0 {
-			f.next = f.begin(t)
-		}
-	}
-	if f.done = f.next - 1; t.Config().Retention == topics.RetainWorkQueue {
-		f.next = f.begin(t) // what a crash has left there goes first
-		f.done = max(f.done, f.next-1)
-	}
-	f.from = t.ID()
-	return nil
-}
-
-// alone tells whether nobody else reads the messages of a work queue that the flow
-// takes.
-func (f *flow) alone(t *state.Topic) error {
-	var other string
-	t.Data().Consumers(func(c *consumer.Consumer) bool {
-		if overlap(c.Filter().Patterns(), f.filter.Patterns()) {
+// shared names a consumer that reads some of the messages of a work queue that a
+// filter lets through, "" if there is none.
+func shared(data *store.Topic, f *topics.Filter) (other string) {
+	data.Consumers(func(c *consumer.Consumer) bool {
+		if overlap(c.Filter().Patterns(), f.Patterns()) {
 			other = c.Name()
 		}
 		return other == ""
 	})
-	if other != "" {
-		return fmt.Errorf("%w: %s", errShared, other)
-	}
-	return nil
+	return other
 }
 
 // overlap tells whether two lists of patterns let the same subject through; none is
@@ -265,76 +252,7 @@ func (f *flow) consume(t *state.Topic, msgs []topics.Message) error {
 	for i := range msgs {
 		seqs[i] = msgs[i].Sequence
 	}
-	return f.e.o.State.DeleteMessages(f.ctx, t, seqs)
-}
-
-// begin returns where the config says to start.
-func (f *flow) begin(t *state.Topic) topics.Sequence {
-	switch s := f.source; {
-	case s.OptStartSeq > 0:
-		return topics.Sequence(s.OptStartSeq)
-	case s.OptStartTime != nil:
-		return t.Data().SequenceAt(topics.NanosOf(*s.OptStartTime))
-	}
-	return 1
-}
-
-// lastSourced returns the last message of this source, and when it was stored. The
-// target knows; one restored from a backup is searched from its end.
-func (f *flow) lastSourced() (topics.Sequence, topics.Nanos, error) {
-	data := f.target.Data()
-	filter, destination := f.labels()
-	if seq, at, ok := data.Sourced(f.source.Name, filter, destination); ok {
-		return seq, at, nil
-	}
-	_, seq := data.Bounds()
-	for seq > 0 && f.ctx.Err() == nil {
-		at, ok := data.Prev(nil, seq)
-		if !ok {
-			break
-		}
-		m, err := data.Load(at)
-		if err != nil && !errors.Is(err, store.ErrNotFound) {
-			return 0, 0, err
-		}
-		if err == nil {
-			if v, ok := jsapi.HeaderValue(m.Header, headerSource); ok {
-				if from, ok := f.mine(v); ok {
-					return from, m.Time, nil
-				}
-			}
-		}
-		seq = at - 1
-	}
-	return 0, 0, f.ctx.Err()
-}
-
-// mine tells whether a source header is of this flow, and its sequence.
-func (f *flow) mine(value string) (topics.Sequence, bool) {
-	parts := strings.Split(value, " ")
-	filter, destination := f.labels()
-	if len(parts) < 2 || parts[0] != f.source.Name ||
-		len(parts) >= 4 && (parts[2] != filter || parts[3] != destination) {
-		return 0, false
-	}
-	n, err := strconv.ParseUint(parts[1], 10, 64)
-	return topics.Sequence(n), err == nil
-}
-
-// labels are what tells the sources of one stream apart.
-func (f *flow) labels() (filter, destination string) {
-	filter, destination = ">", ">"
-	if f.source.FilterSubject != "" {
-		filter = f.source.FilterSubject
-	}
-	if len(f.source.SubjectTransforms) > 0 {
-		var from, to []string
-		for _, m := range f.source.SubjectTransforms {
-			from, to = append(from, m.Source), append(to, m.Destination)
-		}
-		filter, destination = strings.Join(from, ","), strings.Join(to, ",")
-	}
-	return filter, destination
+	return f.e.take(f.ctx, t, seqs)
 }
 
 // append copies messages and waits until they are stored. When one is refused,
@@ -415,49 +333,6 @@ func (f *flow) subject(s string) string {
 		}
 	}
 	return s
-}
-
-// checks are how the header fields begin that the origin has checked. They say
-// nothing about the copy.
-var checks = [][]byte{[]byte("Nats-Expected-"), []byte("Nats-Batch-")}
-
-// withoutChecks returns a header without those fields.
-func withoutChecks(header []byte) []byte {
-	if !slices.ContainsFunc(checks, func(c []byte) bool { return bytes.Contains(header, c) }) {
-		return header
-	}
-	b := appendFields(nil, header, "")
-	if len(b) == 0 {
-		return nil
-	}
-	return append(append([]byte("NATS/1.0\r\n"), b...), "\r\n"...)
-}
-
-// appendFields appends the lines of a header's fields, but for the checks and one
-// more field.
-func appendFields(dst, header []byte, without string) []byte {
-	_, rest, _ := bytes.Cut(header, []byte("\r\n"))
-	for len(rest) > 2 {
-		var line []byte
-		line, rest, _ = bytes.Cut(rest, []byte("\r\n"))
-		switch {
-		case len(line) == 0 || without != "" && bytes.HasPrefix(line, []byte(without+":")):
-		case slices.ContainsFunc(checks, func(c []byte) bool { return bytes.HasPrefix(line, c) }):
-		default:
-			dst = append(append(dst, line...), "\r\n"...)
-		}
-	}
-	return dst
-}
-
-// header returns a message's header with where it is from. A source header it
-// already has is of a source of the origin: it is replaced.
-func (f *flow) header(m *topics.Message) []byte {
-	filter, destination := f.labels()
-	b := append(make([]byte, 0, len(m.Header)+128), "NATS/1.0\r\n"...)
-	b = appendFields(b, m.Header, headerSource)
-	b = append(append(b, headerSource+": "+f.source.Name+" "...), strconv.FormatUint(uint64(m.Sequence), 10)...)
-	return append(b, " "+filter+" "+destination+" "+m.Subject+"\r\n\r\n"...)
 }
 
 func (f *flow) info() *jsapi.SourceInfo {

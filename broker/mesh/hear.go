@@ -38,12 +38,10 @@ func (m *Mesh) receive(from string, _ peer.Channel, chunk []byte) {
 	l := m.link(from)
 	l.receiving.Lock()
 	defer l.receiving.Unlock()
-	if l.missing > 0 {
-		l.partial = append(l.partial, chunk...)
-		if l.missing -= len(chunk); l.missing > 0 {
-			return
-		}
-		chunk, l.partial, l.missing = l.partial, nil, 0
+	if len(chunk) > 0 && chunk[0] == chunkMore {
+		chunk = l.more(chunk[1:])
+	} else {
+		l.partial, l.missing = nil, 0 // the connection broke in between
 	}
 	if len(chunk) == 0 {
 		return
@@ -68,6 +66,20 @@ func (m *Mesh) receive(from string, _ peer.Channel, chunk []byte) {
 	default:
 		m.log.Warn("a peer sent a chunk that isn't known", "peer", from, "kind", chunk[0])
 	}
+}
+
+// more takes a part of a long batch, and returns the batch once it is whole.
+func (l *link) more(part []byte) (whole []byte) {
+	if len(part) > l.missing {
+		l.partial, l.missing = nil, 0
+		return nil
+	}
+	l.partial = append(l.partial, part...)
+	if l.missing -= len(part); l.missing > 0 {
+		return nil
+	}
+	whole, l.partial = l.partial, nil
+	return whole
 }
 
 func (l *link) deliver(batch []byte) {

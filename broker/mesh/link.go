@@ -100,8 +100,9 @@ func (l *link) chunksLocked(b []byte) error {
 		return err
 	}
 	for len(b) > 0 {
-		n := min(len(b), peer.ChunkBytesMax)
-		if err := l.chunkLocked(b[:n:n]); err != nil {
+		n := min(len(b), peer.ChunkBytesMax-1)
+		part := append(append(make([]byte, 0, n+1), chunkMore), b[:n]...)
+		if err := l.chunkLocked(part); err != nil {
 			return err
 		}
 		b = b[n:]

@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"net"
 	"time"
+
+	"github.com/heraldmq/herald/broker/auth"
 )
 
 // infoOf is INFO as node i sends it.
@@ -15,4 +17,12 @@ func (c *cluster) infoOf(i int) string {
 	line, err := bufio.NewReader(conn).ReadString('\n')
 	must(c.t, err)
 	return line
+}
+
+func accounts(names ...string) (c auth.Config) {
+	for _, n := range names {
+		c.Accounts = append(c.Accounts, auth.Account{Name: n})
+		c.Users = append(c.Users, auth.User{Name: n, Password: "p", Account: n})
+	}
+	return c
 }

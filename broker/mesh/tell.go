@@ -11,7 +11,8 @@ import (
 // First bytes of chunks, beside those of package front.
 const (
 	chunkInterest = 'I' // flags, then changes
-	chunkPart     = 'P' // length of a batch that follows in chunks of its own
+	chunkPart     = 'P' // length of a batch that follows in chunks of its own:
+	chunkMore     = 'p' // a part of it
 	chunkSlow     = 'S' // a client there publishes faster than somebody here reads
 	chunkAsk      = 'A' // tell me everything
 )

@@ -8,14 +8,16 @@ import (
 	"strings"
 
 	"github.com/heraldmq/herald/replication/disk"
+	"github.com/heraldmq/herald/topics"
 )
 
 // Names in the folder of what is being fetched.
 const (
 	incoming = "incoming"
-	wanted   = "WANT"  // the manifest of what is being fetched
-	decided  = "ADOPT" // the manifest of what takes the place of the replica's files
-	partial  = ".part" // a file that is not complete
+	wanted   = "WANT"    // the manifest of what is being fetched
+	decided  = "ADOPT"   // the manifest of what takes the place of the replica's files
+	adopted  = "ADOPTED" // in the replica's folder: the manifest of what did last
+	partial  = ".part"   // a file that is not complete
 )
 
 // Incoming is the files of another replica on their way into the place of this one's:
@@ -237,10 +239,27 @@ func (in *Incoming) move() error {
 			return err
 		}
 	}
-	if err := in.fs.Remove(filepath.Join(in.dir, decided)); err != nil {
+	if err := in.fs.Rename(filepath.Join(in.dir, decided), filepath.Join(in.into, adopted)); err != nil {
 		return err
 	}
-	return in.fs.SyncDir(in.dir)
+	return errors.Join(in.fs.SyncDir(in.into), in.fs.SyncDir(in.dir))
+}
+
+// Adopted returns the index of what was adopted last into a replica's folder, 0 if
+// nothing was: the replica's files can hold that much though its log does not.
+func Adopted(fsys disk.FS, into string) (topics.Index, error) {
+	b, err := disk.ReadFile(fsys, filepath.Join(into, adopted))
+	if disk.IsMissing(err) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("read what was adopted: %w", err)
+	}
+	m, err := DecodeManifest(b)
+	if err != nil {
+		return 0, fmt.Errorf("read what was adopted: %w", &disk.CorruptError{File: filepath.Join(into, adopted), Offset: -1, Reason: err.Error()})
+	}
+	return m.Applied, nil
 }
 
 // Discard forgets what has been fetched.

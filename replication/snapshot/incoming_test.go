@@ -80,6 +80,9 @@ func found(t *testing.T, d disk.FS) map[string][]byte {
 			t.Fatal(err)
 		}
 		for _, name := range names {
+			if name == adopted {
+				continue
+			}
 			b, err := disk.ReadFile(d, filepath.Join(replicaDir, dir, name))
 			if err != nil {
 				t.Fatal(err)
@@ -189,6 +192,9 @@ func TestFetchGoesOn(t *testing.T) {
 	}
 	if !equalFiles(found(t, d), o.files) {
 		t.Error("other files arrived")
+	}
+	if at, err := Adopted(d, replicaDir); at != o.manifest().Applied || err != nil {
+		t.Errorf("adopted %d, %v", at, err)
 	}
 }
 

@@ -98,6 +98,9 @@ type Store struct {
 	grown   []topics.TopicID
 }
 
+// Dir returns the folder of the store.
+func (s *Store) Dir() string { return s.o.Dir }
+
 // Applied returns the index of the last entry applied, at Open that up to which
 // the files hold everything.
 func (s *Store) Applied() topics.Index {

@@ -6,7 +6,7 @@ TOOLS := $(CURDIR)/.tools
 # Folder of the nats.go conformance runner (see docs/conformance.md).
 CONFORMANCE ?= ../shared/conformance
 
-.PHONY: help build test race check fmt vet lint fuzz bench conformance crash soak demo clean
+.PHONY: help build test race check fmt vet lint fuzz bench conformance crash soak demo cluster clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -55,6 +55,9 @@ soak: ## everything at once, disturbed, for 10 minutes (HERALD_SOAK for another 
 
 demo: ## the main job: an embedded broker, real earthquakes, a kill in the middle
 	$(GO) run ./cmd/pubsub demo
+
+cluster: ## three nodes on this machine, until ctrl-c
+	$(GO) run ./cmd/pubsub cluster dev
 
 clean: ## remove what was built
 	rm -rf brokerd pubsub $(TOOLS)

@@ -210,7 +210,7 @@ func (p *publisher) end(n int) {
 }
 
 func (p *publisher) subject(n int) string {
-	return fmt.Sprintf("%s.%s.%d", strings.ToLower(p.stream), p.name, n%7)
+	return fmt.Sprintf("%s.%s.%d", lower(p.stream), p.name, n%7)
 }
 
 func (p *publisher) id(n int) string { return fmt.Sprintf("%s-%d", p.name, n) }

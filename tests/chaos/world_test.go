@@ -45,6 +45,9 @@ func pick[T any](short, full T) T {
 	return short
 }
 
+// lower is the subject that a stream of a name captures the messages under.
+func lower(stream string) string { return strings.ToLower(stream) }
+
 func pause(d time.Duration) { <-time.After(max(d, 0)) }
 
 // result is a line of the results file.
@@ -271,7 +274,7 @@ func (w *world) waitJetStream() {
 func (w *world) create(name string, replicas int, with map[string]any) {
 	w.t.Helper()
 	cfg := map[string]any{
-		"name": name, "subjects": []string{strings.ToLower(name) + ".>"}, "retention": "limits", "storage": "file", "num_replicas": replicas,
+		"name": name, "subjects": []string{lower(name) + ".>"}, "retention": "limits", "storage": "file", "num_replicas": replicas,
 		"max_consumers": -1, "max_msgs": -1, "max_bytes": -1, "max_msg_size": -1, "discard": "old", "duplicate_window": 10 * time.Minute,
 	}
 	for k, v := range with {
@@ -363,8 +366,11 @@ func (w *world) lead(stream string, n *harness.Node, patience time.Duration) err
 }
 
 // within runs f with a context that ends after d.
-func within(d time.Duration, f func(context.Context) error) error {
+func within(d time.Duration, f func(ctx) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), d)
 	defer cancel()
 	return f(ctx)
 }
+
+// ctx is short for what every call takes.
+type ctx = context.Context

@@ -1,12 +1,9 @@
 package state
 
 import (
-	"encoding/json"
 	"fmt"
-	"io"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/heraldmq/herald/replication"
 	"github.com/heraldmq/herald/topics"
@@ -64,6 +61,10 @@ type dataMachine struct {
 	told  telling      // who hears of changes
 	last  atomic.Int64 // time of the last entry applied
 
+	refill refills
+	marked func(replication.Mark) // told of markers; may be nil
+
+	index   topics.Index // of the entry being applied
 	held    holdings
 	changes []change     // of the entry being applied
 	limits  []*allowance // of the entry being applied
@@ -86,15 +87,19 @@ type change struct {
 
 func newDataMachine(id topics.GroupID, data *store.Store, fatal func(error), told telling) *dataMachine {
 	m := &dataMachine{id: id, data: data, fatal: fatal, told: told, held: holdingsOf(data)}
-	// Entries that the store's files hold are not applied again: what is there says
-	// how late it was.
-	last := topics.Nanos(0)
-	data.Topics(func(t *store.Topic) bool {
+	m.resume()
+	return m
+}
+
+// resume finds out how late it is: entries that the store's files hold are not
+// applied again, and what is there says when they were.
+func (m *dataMachine) resume() {
+	last := topics.Nanos(m.last.Load())
+	m.data.Topics(func(t *store.Topic) bool {
 		last = max(last, t.Created(), t.State().LastTime)
 		return true
 	})
 	m.last.Store(int64(last))
-	return m
 }
 
 // Applied returns the index up to which the store's files hold everything.
@@ -128,9 +133,10 @@ func (m *dataMachine) applyEntry(e *replication.Entry) (*results, error) {
 	}
 	r := m.pool.get()
 	m.data.Begin(e.Index, now, e.Data)
+	m.index = e.Index
 	err = m.applyRecords(e.Data, int(records), r)
 	grown := m.data.End()
-	m.last.Store(int64(now))
+	m.last.Store(max(m.last.Load(), int64(now)))
 	if err != nil {
 		return nil, err
 	}
@@ -197,6 +203,11 @@ func (m *dataMachine) applyRecords(entry []byte, records int, r *results) error 
 				return err
 			}
 			records -= int(n)
+		case topics.RecordMarker:
+			if err := m.applyMarker(body); err != nil {
+				return err
+			}
+			r.others = append(r.others, nil)
 		case topics.RecordTopicSkip:
 			if chain != 0 && broken[chain] { // it leads to a message that is not stored
 				r.others = append(r.others, nil)
@@ -256,37 +267,3 @@ func (m *dataMachine) applyAtomic(entry []byte, off, n int, r *results) (next in
 	}
 	return off, nil
 }
-
-// snapshotManifest is what a data group's snapshot says: the store's files hold
-// the group up to Applied.
-type snapshotManifest struct {
-	Format  int            `json:"format"`
-	Group   topics.GroupID `json:"group"`
-	Applied topics.Index   `json:"applied"`
-	Taken   time.Time      `json:"taken,omitzero"`
-}
-
-// Snapshot returns a manifest: the store's own files hold the messages.
-func (m *dataMachine) Snapshot() (replication.Snapshot, error) {
-	return &manifest{snapshotManifest{Format: 1, Group: m.id, Applied: m.data.Applied()}}, nil
-}
-
-// Restore is for a group whose files are gone: a manifest can't bring them back.
-func (m *dataMachine) Restore(r io.Reader) error {
-	var s snapshotManifest
-	if err := json.NewDecoder(r).Decode(&s); err != nil {
-		return fmt.Errorf("read the snapshot of group %d: %w", m.id, err)
-	}
-	return fmt.Errorf("group %d: the files that hold its entries up to %d are missing; restore the group's directory from a backup or from a peer", m.id, s.Applied)
-}
-
-type manifest struct{ snapshotManifest }
-
-func (s *manifest) Persist(w io.Writer) error {
-	if err := json.NewEncoder(w).Encode(s.snapshotManifest); err != nil {
-		return fmt.Errorf("write the snapshot of group %d: %w", s.Group, err)
-	}
-	return nil
-}
-
-func (s *manifest) Release() {}

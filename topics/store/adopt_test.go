@@ -16,7 +16,13 @@ import (
 
 // mark is what a store says at a marker.
 func mark(s *Store) any {
-	digest, known, err := s.Mark()
+	digest, known, err := s.Mark(false)
+	return fmt.Sprint(digest, known, err)
+}
+
+// markFull is the same for one that looks at everything.
+func markFull(s *Store) any {
+	digest, known, err := s.Mark(true)
 	return fmt.Sprint(digest, known, err)
 }
 

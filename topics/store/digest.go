@@ -16,6 +16,10 @@ import (
 func (s *Store) Digest() (uint64, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
+	return s.digest()
+}
+
+func (s *Store) digest() (uint64, error) {
 	h := digester{h: sha256.New()}
 	for _, id := range slices.Sorted(maps.Keys(s.topics)) {
 		if err := s.topics[id].digest(&h); err != nil {

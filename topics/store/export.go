@@ -17,6 +17,7 @@ import (
 // files.
 type flushRequest struct {
 	do       func() error // after the flush; nil: that is all
+	idle     bool         // do needs no flush
 	replaces bool         // do replaces what there is: it comes without a flush, and its error ends the flusher
 	answer   chan error
 }
@@ -40,6 +41,10 @@ func (f *flusher) serve(r *flushRequest) error {
 		if errors.As(err, &end) {
 			return err
 		}
+		return nil
+	}
+	if r.idle {
+		r.answer <- r.do()
 		return nil
 	}
 	err := f.flush()

@@ -108,10 +108,14 @@ func (f *flusher) flush() error {
 		case <-f.stop:
 			return fmt.Errorf("%w before a flush found space: %w", ErrClosed, err)
 		case r := <-f.requests:
-			if r.replaces {
+			switch {
+			case r.replaces:
 				return f.serve(r) // which does without what could not be written
+			case r.idle:
+				r.answer <- r.do()
+			default:
+				r.answer <- err
 			}
-			r.answer <- err
 		case <-time.After(retryEvery):
 		}
 	}

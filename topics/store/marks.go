@@ -71,10 +71,16 @@ func (m *marks) drop(t *Topic) {
 // that have applied the same entries since the marker before, and have the same
 // topics with the same counters, subjects, ids and consumers, get the same. It looks
 // only at the topics that changed. known is false where a replica can't tell: its
-// files are of a version that kept no digest, and there was no marker since. It is
+// files are of a version that kept no digest, and there was no marker since. A full
+// one looks at all that Digest looks at, which takes a while and holds up readers. It is
 // called between Begin and End.
-func (s *Store) Mark() (digest uint64, known bool, err error) {
+func (s *Store) Mark(full bool) (digest uint64, known bool, err error) {
 	m := &s.marks
+	if full {
+		if digest, err = s.digest(); err != nil {
+			return 0, false, err
+		}
+	}
 	if m.all {
 		m.sum = 0
 		for _, t := range s.topics {
@@ -94,7 +100,7 @@ func (s *Store) Mark() (digest uint64, known bool, err error) {
 	}
 	clear(m.touched)
 	m.touched, m.all = m.touched[:0], false
-	digest, known = mix(mix(m.sum, m.chain), uint64(len(s.topics))), m.known
+	digest, known = mix(mix(m.sum, m.chain), uint64(len(s.topics))^digest), m.known
 	m.chain, m.known = 0, true
 	return digest, known, nil
 }

@@ -420,8 +420,9 @@ func TestStoreAgainstModel(t *testing.T) {
 					rt.Fatalf("applied %d of %d", w.s.Applied(), len(w.entries))
 				}
 			},
-			"kill": func(*rapid.T) { w.kill(t) },
-			"mark": func(*rapid.T) { w.entry(mark) },
+			"kill":     func(*rapid.T) { w.kill(t) },
+			"mark":     func(*rapid.T) { w.entry(mark) },
+			"markFull": func(*rapid.T) { w.entry(markFull) },
 			"refill": func(rt *rapid.T) { // a new replica takes its place
 				from := w.s
 				w.dir = t.TempDir()
@@ -437,7 +438,7 @@ func TestStoreAgainstModel(t *testing.T) {
 				}
 				adoptFrom(rt, w.s, w.dir, w.mirror)
 			},
-			"":     func(*rapid.T) { w.check() },
+			"": func(*rapid.T) { w.check() },
 		})
 	})
 }

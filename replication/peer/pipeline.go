@@ -1,0 +1,186 @@
+package peer
+
+import (
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"github.com/heraldmq/herald/replication/peer/raftwire"
+	"github.com/heraldmq/herald/replication/peer/wire"
+)
+
+const (
+	// inFlightMax is how many AppendEntries of a pipeline wait for an answer: the
+	// follower writes one to disk while the next ones are on their way.
+	inFlightMax = 4
+	// quietFor is how long an empty AppendEntries that repeats what was acknowledged
+	// isn't sent.
+	quietFor = 500 * time.Millisecond
+)
+
+// pipeline sends AppendEntries without waiting for the answers.
+//
+// Between two entries raft sends an empty AppendEntries every 50 to 100 ms to each
+// follower, which tells the commit index and nothing else. One that repeats what
+// this follower has acknowledged on this connection (term, previous entry, commit
+// index) is dropped, for at most half a second. That is safe because it is dropped,
+// not answered: raft only hears of answers, so a dropped request doesn't count as
+// contact with the follower, keeps no lease, confirms no leadership to a reader
+// (VerifyLeader) and acknowledges no entry; it is as if the network were slow. What
+// keeps the lease and confirms leadership are the heartbeats, and those are always
+// sent. The half second, and any heartbeat that isn't answered with yes, see to it
+// that a leader that has been replaced still hears of the new term soon.
+//
+// An RPC that fails isn't reported to raft as one that was answered (raft would count
+// it as contact): the pipeline breaks, raft hears of it when it sends next.
+type pipeline struct {
+	t      *Transport
+	l      *link
+	id     raft.ServerID
+	slots  chan struct{}
+	ready  chan raft.AppendFuture
+	broken chan struct{} // closed with err set
+
+	mu    sync.Mutex
+	err   error
+	acked acked
+}
+
+// acked is the last state that a follower has said yes to.
+type acked struct {
+	term, index, indexTerm, commit uint64
+	doubts                         uint64
+	at                             time.Time
+}
+
+// AppendEntriesPipeline implements raft.Transport.
+func (t *Transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAddress) (raft.AppendPipeline, error) {
+	l := t.n.link(string(target))
+	if l == nil {
+		return nil, ErrNoPeer
+	}
+	return &pipeline{
+		t: t, l: l, id: id, slots: make(chan struct{}, inFlightMax),
+		// Raft takes what is ready at once; should it not, the pipeline breaks.
+		ready: make(chan raft.AppendFuture, 128), broken: make(chan struct{}),
+	}, nil
+}
+
+// AppendEntries implements raft.AppendPipeline. It waits while inFlightMax are on
+// their way. args.Entries may be cut short, see Transport.AppendEntries.
+func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
+	f := &appendFuture{start: time.Now(), args: args, resp: resp, done: make(chan struct{})}
+	if p.saysNothing(args, f.start) {
+		p.t.quiet.Add(1)
+		return f, nil
+	}
+	select {
+	case p.slots <- struct{}{}:
+	case <-p.broken:
+		return nil, p.error()
+	case <-p.t.ctx.Done():
+		return nil, raft.ErrTransportShutdown
+	}
+	shorten(args)
+	doubts := p.t.doubts.Load()
+	_, err := p.l.send(wire.Append, uint32(p.t.group), f.start.Add(appendTimeout),
+		func(rpc uint64) ([][]byte, error) { return raftwire.EncodeAppend(p.t.envelope(rpc, p.id), args), nil },
+		func(status byte, body []byte, err error) { p.answered(f, doubts, status, body, err) })
+	if err != nil {
+		p.fail(err)
+		return nil, err
+	}
+	return f, nil
+}
+
+// saysNothing reports whether a request may be dropped. One that can't be sent any
+// more isn't dropped, so that raft hears of it.
+func (p *pipeline) saysNothing(args *raft.AppendEntriesRequest, now time.Time) bool {
+	if len(args.Entries) > 0 || len(p.slots) > 0 {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	a := p.acked
+	return p.err == nil && !a.at.IsZero() && now.Sub(a.at) < quietFor && a.doubts == p.t.doubts.Load() &&
+		a.term == args.Term && a.index == args.PrevLogEntry && a.indexTerm == args.PrevLogTerm && a.commit == args.LeaderCommitIndex
+}
+
+// answered is called with the answer, in the order of the requests.
+func (p *pipeline) answered(f *appendFuture, doubts uint64, status byte, body []byte, err error) {
+	if err == nil {
+		err = answerErr(p.l.name, status, body)
+	}
+	if err == nil {
+		err = raftwire.DecodeResponse(body, f.resp)
+	}
+	f.err = err
+	close(f.done)
+	if err != nil {
+		p.fail(err)
+		return
+	}
+	p.mu.Lock()
+	if f.resp.Success && f.resp.Term <= f.args.Term {
+		a := acked{term: f.args.Term, index: f.args.PrevLogEntry, indexTerm: f.args.PrevLogTerm, commit: f.args.LeaderCommitIndex, doubts: doubts, at: f.start}
+		if n := len(f.args.Entries); n > 0 {
+			a.index, a.indexTerm = f.args.Entries[n-1].Index, f.args.Entries[n-1].Term
+		}
+		p.acked = a
+	} else {
+		p.acked = acked{}
+	}
+	broken := p.err != nil
+	p.mu.Unlock()
+	if broken {
+		return
+	}
+	select {
+	case p.ready <- f:
+		<-p.slots
+	default:
+		p.fail(ErrBusy)
+	}
+}
+
+func (p *pipeline) fail(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.err == nil {
+		p.err = err
+		close(p.broken)
+	}
+}
+
+func (p *pipeline) error() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.err
+}
+
+// Consumer implements raft.AppendPipeline.
+func (p *pipeline) Consumer() <-chan raft.AppendFuture { return p.ready }
+
+// Close implements raft.AppendPipeline. What is on its way isn't reported any more.
+func (p *pipeline) Close() error {
+	p.fail(raft.ErrPipelineShutdown)
+	return nil
+}
+
+// appendFuture is one AppendEntries of a pipeline.
+type appendFuture struct {
+	start time.Time
+	args  *raft.AppendEntriesRequest
+	resp  *raft.AppendEntriesResponse
+	done  chan struct{}
+	err   error
+}
+
+func (f *appendFuture) Error() error {
+	<-f.done
+	return f.err
+}
+
+func (f *appendFuture) Start() time.Time                      { return f.start }
+func (f *appendFuture) Request() *raft.AppendEntriesRequest   { return f.args }
+func (f *appendFuture) Response() *raft.AppendEntriesResponse { return f.resp }

@@ -1,0 +1,392 @@
+package peer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"github.com/heraldmq/herald/replication/peer/raftwire"
+	"github.com/heraldmq/herald/replication/peer/wire"
+	"github.com/heraldmq/herald/topics"
+)
+
+const (
+	// rpcsMax is how many RPCs raft may have been handed and not answered yet. More
+	// are answered ErrBusy.
+	rpcsMax = 256
+	// appendBytesMax is how much data one AppendEntries carries, unless it is a single
+	// entry.
+	appendBytesMax = 8 << 20
+	appendTimeout  = 10 * time.Second
+	voteTimeout    = 3 * time.Second
+	// reconnectFor is how long entries for a peer that isn't connected wait for it.
+	reconnectFor = 15 * time.Second
+)
+
+// The first byte of a message of kind Raft or Append.
+const (
+	raftRequest byte = iota + 1
+	raftAnswer
+	raftWorking // a snapshot is being installed; ask me later
+)
+
+// Transport is the raft transport of one replica: raft.Transport, raft.WithPreVote
+// and raft.WithClose. Addresses are names of nodes. RPCs name the replica they are
+// meant for, and are refused (ErrWrongReplica) by any other: a replica that has lost
+// its files comes back with another id and can't vote for what the old one has seen.
+//
+// Heartbeats are handed to raft like any other RPC: the fast path of raft 1.8.0
+// changes the term behind the back of raft's main goroutine (its issue #695). Those
+// of all groups that are due together leave in one write, as does whatever else is
+// ready; they aren't held back for each other, because reads wait for them.
+//
+// AppendEntries for a peer that isn't connected waits up to 15 s for it instead of
+// failing: raft answers failures with pauses that grow to ten seconds, and would
+// make a node that has come back wait for them. So call Close before raft.Shutdown,
+// or the shutdown waits for these.
+type Transport struct {
+	// Prefetch is called at a follower with the bytes of a snapshot before raft gets
+	// them, on a goroutine of its own: what it fetches doesn't hold up raft. An error
+	// refuses the snapshot; the leader will try again. ctx ends with the connection
+	// and with Close. Set before raft is started; nil: none.
+	Prefetch func(ctx context.Context, from string, manifest []byte) error
+
+	n        *Network
+	group    topics.GroupID
+	replica  string
+	consumer chan raft.RPC
+	answers  chan answering
+	ctx      context.Context
+	cancel   context.CancelFunc
+	work     sync.WaitGroup
+
+	installing atomic.Bool
+	// doubts counts the heartbeats that were answered otherwise than with yes.
+	doubts atomic.Uint64
+	quiet  atomic.Uint64 // empty appends that weren't sent
+}
+
+var (
+	_ raft.Transport   = (*Transport)(nil)
+	_ raft.WithPreVote = (*Transport)(nil)
+	_ raft.WithClose   = (*Transport)(nil)
+)
+
+// answering is an RPC that raft works on.
+type answering struct {
+	l    *link
+	id   uint64
+	resp chan raft.RPCResponse
+}
+
+// Transport makes the transport of a replica of a group, the only one of that group
+// on this node; an older one is closed. RPCs are accepted from now on.
+func (n *Network) Transport(group topics.GroupID, replica string) *Transport {
+	t := &Transport{
+		n: n, group: group, replica: replica,
+		consumer: make(chan raft.RPC, rpcsMax), answers: make(chan answering, rpcsMax),
+	}
+	t.ctx, t.cancel = context.WithCancel(n.ctx)
+	t.work.Go(t.answer)
+	n.mu.Lock()
+	old := n.transports[group]
+	n.transports[group] = t
+	n.mu.Unlock()
+	if old != nil {
+		_ = old.Close()
+	}
+	return t
+}
+
+// Close refuses RPCs from now on and fails those on their way.
+func (t *Transport) Close() error {
+	t.n.mu.Lock()
+	if t.n.transports[t.group] == t {
+		delete(t.n.transports, t.group)
+	}
+	t.n.mu.Unlock()
+	t.cancel()
+	t.work.Wait()
+	return nil
+}
+
+// Consumer implements raft.Transport.
+func (t *Transport) Consumer() <-chan raft.RPC { return t.consumer }
+
+// LocalAddr is the name of this node.
+func (t *Transport) LocalAddr() raft.ServerAddress { return raft.ServerAddress(t.n.o.Name) }
+
+// EncodePeer implements raft.Transport.
+func (t *Transport) EncodePeer(_ raft.ServerID, addr raft.ServerAddress) []byte { return []byte(addr) }
+
+// DecodePeer implements raft.Transport.
+func (t *Transport) DecodePeer(b []byte) raft.ServerAddress { return raft.ServerAddress(b) }
+
+// SetHeartbeatHandler does nothing, on purpose; see Transport.
+func (t *Transport) SetHeartbeatHandler(func(raft.RPC)) {}
+
+// RequestVote implements raft.Transport.
+func (t *Transport) RequestVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
+	return t.small(id, target, args, resp)
+}
+
+// RequestPreVote implements raft.WithPreVote.
+func (t *Transport) RequestPreVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
+	return t.small(id, target, args, resp)
+}
+
+// TimeoutNow implements raft.Transport. The target may be this very replica.
+func (t *Transport) TimeoutNow(id raft.ServerID, target raft.ServerAddress, args *raft.TimeoutNowRequest, resp *raft.TimeoutNowResponse) error {
+	return t.small(id, target, args, resp)
+}
+
+func (t *Transport) small(id raft.ServerID, target raft.ServerAddress, args, resp any) error {
+	if string(target) == t.n.o.Name {
+		return t.toSelf(string(id), args, resp)
+	}
+	l := t.n.link(string(target))
+	if l == nil {
+		return ErrNoPeer
+	}
+	return t.roundTrip(l, wire.Raft, 0, voteTimeout, resp, func(rpc uint64) ([][]byte, error) {
+		b, err := raftwire.Encode(t.envelope(rpc, id), args)
+		return [][]byte{b}, err
+	})
+}
+
+func (t *Transport) envelope(rpc uint64, id raft.ServerID) raftwire.Envelope {
+	return raftwire.Envelope{ID: rpc, Group: uint32(t.group), Target: string(id)}
+}
+
+// toSelf hands an RPC to the raft that sends it.
+func (t *Transport) toSelf(id string, args, resp any) error {
+	if id != t.replica {
+		return ErrWrongReplica
+	}
+	got := make(chan raft.RPCResponse, 1)
+	select {
+	case t.consumer <- raft.RPC{Command: args, RespChan: got}:
+	case <-t.ctx.Done():
+		return raft.ErrTransportShutdown
+	}
+	select {
+	case r := <-got:
+		if r.Error != nil {
+			return r.Error
+		}
+		b, err := raftwire.EncodeResponse(r.Response)
+		if err != nil {
+			return err
+		}
+		return raftwire.DecodeResponse(b, resp)
+	case <-t.ctx.Done():
+		return raft.ErrTransportShutdown
+	}
+}
+
+// AppendEntries implements raft.Transport. args.Entries is cut short where it is
+// larger than one RPC should be; raft sends the rest next.
+func (t *Transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	kind, lane := wire.Append, uint32(t.group)
+	heartbeat := args.PrevLogEntry == 0 && args.PrevLogTerm == 0 && len(args.Entries) == 0 && args.LeaderCommitIndex == 0
+	l := t.n.link(string(target))
+	switch {
+	case heartbeat:
+		kind, lane = wire.Raft, 0
+	case l == nil:
+		l = t.n.waitLink(t.ctx, string(target), reconnectFor)
+	}
+	if l == nil {
+		return ErrNoPeer
+	}
+	shorten(args)
+	err := t.roundTrip(l, kind, lane, appendTimeout, resp, func(rpc uint64) ([][]byte, error) {
+		return raftwire.EncodeAppend(t.envelope(rpc, id), args), nil
+	})
+	if err == nil && (!resp.Success || resp.Term > args.Term) {
+		t.doubts.Add(1)
+	}
+	return err
+}
+
+// shorten leaves as many entries as one RPC carries. Raft looks at the entries again
+// when the answer has come, so it knows which were sent.
+func shorten(args *raft.AppendEntriesRequest) {
+	size := 0
+	for i, e := range args.Entries {
+		size += len(e.Data) + len(e.Extensions)
+		if i > 0 && size > appendBytesMax {
+			args.Entries = args.Entries[:i]
+			return
+		}
+	}
+}
+
+// waitLink waits for a peer to be connected.
+func (n *Network) waitLink(ctx context.Context, name string, limit time.Duration) *link {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for {
+		n.mu.Lock()
+		l, changed := n.links[name], n.connected
+		up := l != nil && l.up
+		n.mu.Unlock()
+		if up {
+			return l
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// roundTrip sends a request and decodes the answer into resp.
+func (t *Transport) roundTrip(l *link, kind wire.Kind, lane uint32, timeout time.Duration, resp any, encode func(rpc uint64) ([][]byte, error)) error {
+	got := make(chan error, 1)
+	rpc, err := l.send(kind, lane, time.Now().Add(timeout), encode, func(status byte, body []byte, err error) {
+		if err == nil {
+			err = answerErr(l.name, status, body)
+		}
+		if err == nil {
+			err = raftwire.DecodeResponse(body, resp)
+		}
+		got <- err
+	})
+	if err != nil {
+		return err
+	}
+	select {
+	case err := <-got:
+		return err
+	case <-t.ctx.Done():
+		if l.take(rpc) == nil {
+			<-got // resp is being written to
+		}
+		return raft.ErrTransportShutdown
+	}
+}
+
+// send sends one of raft's requests.
+func (l *link) send(kind wire.Kind, lane uint32, deadline time.Time, encode func(rpc uint64) ([][]byte, error), done func(status byte, body []byte, err error)) (uint64, error) {
+	rpc, ok := l.ask(&pending{deadline: deadline, done: done})
+	if !ok {
+		return 0, ErrNoPeer
+	}
+	segments, err := encode(rpc)
+	if err == nil {
+		err = l.out.push(kind, lane, newMessage(append([][]byte{{raftRequest}}, segments...)...))
+	}
+	if err != nil && l.take(rpc) != nil {
+		return 0, err
+	}
+	return rpc, nil
+}
+
+// receiveRaft takes one of raft's messages from a peer.
+func (n *Network) receiveRaft(l *link, m wire.Message) error {
+	f := wire.NewFields(m.Body)
+	switch kind := f.Byte(); kind {
+	case raftRequest:
+		e := raftwire.DecodeEnvelope(f)
+		command, err := raftwire.DecodeRequest(e.Type, f)
+		if err != nil {
+			return err
+		}
+		n.deliver(l, e, command)
+	case raftAnswer:
+		id, status, body := f.Uint(), f.Byte(), f.Rest()
+		if f.Err() == nil {
+			l.answer(id, status, body)
+		}
+	case raftWorking:
+		l.extend(f.Uint(), time.Now().Add(appendTimeout))
+	default:
+		return fmt.Errorf("%w: raft message %d", wire.ErrFrame, kind)
+	}
+	return f.Err()
+}
+
+// extend gives a question more time.
+func (l *link) extend(id uint64, deadline time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if p := l.pending[id]; p != nil {
+		p.deadline = deadline
+	}
+}
+
+// deliver hands an RPC to the raft it is meant for.
+func (n *Network) deliver(l *link, e raftwire.Envelope, command any) {
+	n.mu.Lock()
+	t := n.transports[topics.GroupID(e.Group)]
+	n.mu.Unlock()
+	switch {
+	case t == nil:
+		l.answerRaft(e.ID, answerError, []byte(fmt.Sprintf("group %d doesn't run here", e.Group)))
+		return
+	case t.replica != e.Target:
+		l.answerRaft(e.ID, answerWrongReplica, []byte(fmt.Sprintf("for %s, this is %s", e.Target, t.replica)))
+		return
+	}
+	if req, ok := command.(*raft.InstallSnapshotRequest); ok {
+		t.install(l, e, req)
+		return
+	}
+	a := answering{l, e.ID, make(chan raft.RPCResponse, 1)}
+	select {
+	case t.answers <- a:
+	default:
+		l.answerRaft(e.ID, answerBusy, nil)
+		return
+	}
+	select {
+	case t.consumer <- raft.RPC{Command: command, RespChan: a.resp}:
+	default:
+		a.resp <- raft.RPCResponse{Error: ErrBusy}
+	}
+}
+
+// answer sends raft's answers. Raft works on one RPC after the other, so waiting for
+// them in order holds up none.
+func (t *Transport) answer() {
+	for {
+		select {
+		case a := <-t.answers:
+			select {
+			case r := <-a.resp:
+				a.l.answerRPC(a.id, r)
+			case <-t.ctx.Done():
+				a.l.answerRaft(a.id, answerError, []byte("the replica is closed"))
+			}
+		case <-t.ctx.Done():
+			return
+		}
+	}
+}
+
+func (l *link) answerRPC(id uint64, r raft.RPCResponse) {
+	err := r.Error
+	var b []byte
+	if err == nil {
+		b, err = raftwire.EncodeResponse(r.Response)
+	}
+	if err != nil {
+		status, text := answerOf(err)
+		l.answerRaft(id, status, text)
+		return
+	}
+	l.answerRaft(id, answerOK, b)
+}
+
+func (l *link) answerRaft(id uint64, status byte, body []byte) {
+	b := append(wire.AppendUint(append(make([]byte, 0, 10+len(body)), raftAnswer), id), status)
+	if err := l.out.push(wire.Raft, 0, newMessage(append(b, body...))); errors.Is(err, ErrFull) {
+		l.end(fmt.Errorf("peer: it takes no answers: %w", err), false)
+	}
+}

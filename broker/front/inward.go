@@ -2,6 +2,7 @@ package front
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 )
 
@@ -15,13 +16,16 @@ type Inbound struct {
 	unknown  func(account string)
 }
 
-// inbound is one account's part. Its stager has two matchers: one for
-// subscriptions without topics and peers, one for internal services alone.
+// inbound is one account's part. Its stager has a matcher for each kind of batch:
+// for subscriptions without topics and peers, for internal services alone, for
+// subscriptions without topics.
 type inbound struct {
 	account  *Account
 	st       stager
-	mt       matcher
+	here     matcher
 	services matcher
+	again    matcher
+	back     []byte // messages to be returned
 }
 
 // Kinds of matcher.
@@ -29,6 +33,7 @@ const (
 	matchAll      = iota
 	matchHere     // no topics, no peers: what came from a peer
 	matchServices // handlers only: what a peer handed on
+	matchAgain    // no topics, not the peer itself: what a peer returned
 )
 
 // NewInbound returns the way in for one peer. unknown is called for messages of
@@ -43,6 +48,8 @@ type Delivered struct {
 	// SlowFor is the id, on the node it came from, of the client that published
 	// the batch, when a receiver is far behind: it should be held back.
 	SlowFor uint64
+	// Back are messages that nobody takes here any more, to be sent to the peer.
+	Back []byte
 }
 
 // Deliver delivers a batch, of which it may keep parts. An error means that the
@@ -65,16 +72,20 @@ func (in *Inbound) Deliver(batch []byte) (d Delivered, err error) {
 	c := &chunk{buf: batch[:len(batch):len(batch)], pool: &in.srv.chunks, class: -1}
 	c.refs.Store(1)
 	defer c.release()
-	mt := &to.mt
-	if kind == BatchForwarded {
+	mt := &to.here
+	switch kind {
+	case BatchForwarded:
 		mt = &to.services
+	case BatchReturned:
+		mt = &to.again
 	}
 	for len(r.b) > 0 && err == nil {
-		err = to.message(&r, mt, c, client)
+		err = to.message(&r, mt, c, client, ident)
 		d.Msgs++
 	}
 	in.srv.countIn(to.account, int64(d.Msgs), int64(len(batch)))
 	to.st.flush()
+	d.Back, to.back = to.back, nil
 	if to.st.sawSlow {
 		to.st.sawSlow = false
 		if client != nil {
@@ -111,8 +122,10 @@ func (in *Inbound) account(name []byte) *inbound {
 	to = &inbound{account: a}
 	to.st.init(in.srv, a, nil)
 	to.st.from, to.st.stall = in.from, true
-	to.mt.init(a, &to.st, nil)
-	to.mt.kind = matchHere
+	to.here.init(a, &to.st, nil)
+	to.here.kind = matchHere
+	to.again.init(a, &to.st, nil)
+	to.again.kind = matchAgain
 	to.services.init(a, &to.st, nil)
 	to.services.kind = matchServices
 	in.accounts[a.name] = to
@@ -120,7 +133,7 @@ func (in *Inbound) account(name []byte) *inbound {
 }
 
 // message reads one message and stages it.
-func (to *inbound) message(r *cursor, mt *matcher, src *chunk, client *ClientInfo) error {
+func (to *inbound) message(r *cursor, mt *matcher, src *chunk, client *ClientInfo, ident []byte) error {
 	flags := r.byte()
 	subj, reply, header := r.uvarint(), r.uvarint(), r.uvarint()
 	payload, tail := r.uvarint(), r.uvarint()
@@ -147,14 +160,20 @@ func (to *inbound) message(r *cursor, mt *matcher, src *chunk, client *ClientInf
 	body := t - 2 - payload
 	o.Reply, o.Payload = o.Tail[:reply], o.Tail[body:t-2]
 	o.Header = o.Tail[body-header : body]
+	o.route = route
 	if route == nil {
 		route = o.Subject
 	}
 	m := mt.find(route)
-	if mt.kind == matchServices {
+	switch mt.kind {
+	case matchServices:
 		to.st.deliver(m, &o)
-	} else {
-		to.st.deliverHere(m, &o, flags&flagPlain != 0, queues)
+	case matchAgain:
+		to.st.deliverAgain(m, &o, queues)
+	default:
+		if left := to.st.deliverHere(m, &o, flags&flagPlain != 0, queues); len(left) > 0 && flags&flagReturned == 0 {
+			to.giveBack(&o, left, ident)
+		}
 	}
 	if to.st.staged >= stagedMax {
 		to.st.flush()
@@ -163,17 +182,14 @@ func (to *inbound) message(r *cursor, mt *matcher, src *chunk, client *ClientInf
 }
 
 // deliverHere stages a message of a peer: for all without a queue if it is plain,
-// and for a member of each of the queues named. A queue that has gone meanwhile
-// gets nothing.
-func (st *stager) deliverHere(m *match, o *outgoing, plain bool, queues [][]byte) {
+// and for a member of each of the queues named. It returns those that have gone.
+func (st *stager) deliverHere(m *match, o *outgoing, plain bool, queues [][]byte) (left [][]byte) {
 	if plain {
 		st.toPlain(m, o)
 	}
 	for _, q := range queues {
-		for i := range m.groups {
-			if g := &m.groups[i]; g.queue == string(q) {
-				st.member(m, g, o)
-			}
+		if g := m.group(q); g == nil || !st.member(m, g, o) {
+			left = append(left, q)
 		}
 	}
 	if plain {
@@ -181,4 +197,57 @@ func (st *stager) deliverHere(m *match, o *outgoing, plain bool, queues [][]byte
 			st.handle(u, o)
 		}
 	}
+	return left
+}
+
+// deliverAgain stages a message that a peer returned for another member of its
+// queue groups, here or on a third node.
+func (st *stager) deliverAgain(m *match, o *outgoing, queues [][]byte) {
+	o.returned = true
+	base := len(st.picks)
+	for _, q := range queues {
+		if g := m.group(q); g != nil {
+			st.member(m, g, o)
+		}
+	}
+	st.toRemotes(nil, o, st.picks[base:])
+	st.picks = st.picks[:base]
+}
+
+func (m *match) group(queue []byte) *group {
+	for i := range m.groups {
+		if m.groups[i].queue == string(queue) {
+			return &m.groups[i]
+		}
+	}
+	return nil
+}
+
+// giveBack returns a message to where it was published: the last member of a queue
+// group left while it was on its way. That node has heard so by the time the
+// message is back, and picks another. It happens once to a message.
+func (to *inbound) giveBack(o *outgoing, queues [][]byte, ident []byte) {
+	if to.back == nil {
+		to.back = appendBytes(append(to.back, BatchReturned), to.account.name)
+		to.back = appendBytes(to.back, ident)
+	}
+	flags := byte(flagQueues | flagReturned)
+	if o.client != nil {
+		flags |= flagClient
+	}
+	if len(o.route) > 0 {
+		flags |= flagRouted
+	}
+	if o.Tail == nil {
+		to.st.writeTail(o) // a handler's answer took its place
+	}
+	b := appendLengths(append(to.back, flags), o)
+	b = binary.AppendUvarint(b, uint64(len(queues)))
+	for _, q := range queues {
+		b = appendBytes(b, q)
+	}
+	if len(o.route) > 0 {
+		b = appendBytes(b, o.route)
+	}
+	to.back = append(append(b, o.Subject...), o.Tail...)
 }

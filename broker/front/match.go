@@ -266,6 +266,8 @@ func (mt *matcher) leavesOut(u *sub) bool {
 		return u.topic != nil || u.remote != nil || u.local
 	case mt.kind == matchServices:
 		return u.handler == nil
+	case mt.kind == matchAgain:
+		return u.topic != nil || u.remote != nil && u.remote.name == mt.st.from
 	}
 	return false
 }

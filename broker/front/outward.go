@@ -26,13 +26,15 @@ import (
 const (
 	BatchMessages  = 'M'
 	BatchForwarded = 'F' // one message for internal services
+	BatchReturned  = 'R' // messages whose queue group has gone where they were sent
 )
 
 const (
-	flagPlain  = 1 << iota // for everybody without a queue
-	flagQueues             // for a member of each queue named
-	flagRouted             // routed by another subject
-	flagClient             // published by the client named, not by the broker itself
+	flagPlain    = 1 << iota // for everybody without a queue
+	flagQueues               // for a member of each queue named
+	flagRouted               // routed by another subject
+	flagClient               // published by the client named, not by the broker itself
+	flagReturned             // came back from another node before
 )
 
 const (
@@ -74,10 +76,10 @@ func (st *stager) remoteStageFor(r *Remote) *remoteStage {
 	return g
 }
 
-// toRemotes stages o once for each peer that m asks for or that was picked for a
-// queue group.
-func (st *stager) toRemotes(m *match, o *outgoing, picks []pick) (n int) {
-	for _, g := range m.remotes {
+// toRemotes stages o once for each peer that wants it for everybody, or that was
+// picked for a queue group.
+func (st *stager) toRemotes(all []*remoteStage, o *outgoing, picks []pick) (n int) {
+	for _, g := range all {
 		if !g.target.gone.Load() {
 			st.far(g, o, true, picks)
 			n++
@@ -88,7 +90,7 @@ func (st *stager) toRemotes(m *match, o *outgoing, picks []pick) (n int) {
 		for _, before := range picks[:i] {
 			again = again || before.stage == p.stage
 		}
-		for _, g := range m.remotes {
+		for _, g := range all {
 			again = again || g == p.stage
 		}
 		if !again {
@@ -141,6 +143,9 @@ func (st *stager) appendFar(b []byte, g *remoteStage, o *outgoing, plain bool, p
 	}
 	if o.client != nil && st.self != nil {
 		flags |= flagClient
+	}
+	if o.returned {
+		flags |= flagReturned
 	}
 	queues := uint64(0)
 	for _, p := range picks {

@@ -122,6 +122,7 @@ type outgoing struct {
 	client   *ClientInfo // who publishes; nil for the broker
 	route    []byte      // the subject it is routed by, where that isn't Subject
 	src      *chunk      // the read buffer that Tail is in, if it may be referred to
+	returned bool        // it came back from a peer that had no member of its queue
 	borrowed bool        // the bytes live until the batch ends, not just during the call
 	scratch  bool        // Tail is stager.scratch
 	bareOK   bool        // stager.bare holds the tail without header
@@ -154,7 +155,7 @@ func (st *stager) deliver(m *match, o *outgoing) int {
 		}
 	}
 	if len(m.remotes) > 0 || len(st.picks) > base {
-		n += st.toRemotes(m, o, st.picks[base:])
+		n += st.toRemotes(m.remotes, o, st.picks[base:])
 		st.picks = st.picks[:base]
 	}
 	for _, u := range m.handlers {

@@ -47,7 +47,7 @@ func (m *Mesh) receive(from string, _ peer.Channel, chunk []byte) {
 		return
 	}
 	switch chunk[0] {
-	case front.BatchMessages, front.BatchForwarded:
+	case front.BatchMessages, front.BatchForwarded, front.BatchReturned:
 		l.deliver(chunk)
 	case chunkInterest:
 		l.hear(chunk[1:])
@@ -89,6 +89,9 @@ func (l *link) deliver(batch []byte) {
 		l.m.log.Warn("a peer sent messages that can't be read", "peer", l.name, "err", err)
 	}
 	l.in.add(d.Msgs, n)
+	if d.Back != nil {
+		_ = l.send(d.Back) // else they are lost, as what was on its way is
+	}
 	if d.SlowFor != 0 {
 		l.slow(d.SlowFor)
 	}

@@ -2,18 +2,14 @@ package mesh
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"os"
-	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/heraldmq/herald/broker/auth"
 	"github.com/heraldmq/herald/broker/front"
 	"github.com/heraldmq/herald/replication/peer"
 )
@@ -273,98 +269,6 @@ func TestNoResponders(t *testing.T) {
 	}
 }
 
-func TestQueueGroupsAreFair(t *testing.T) {
-	for _, members := range [][]int{{1, 1, 1}, {1, 10, 100}, {0, 1, 3}, {10, 0, 0}} {
-		t.Run(fmt.Sprint(members), func(t *testing.T) {
-			c := newCluster(t, 3, nil)
-			var got [3]atomic.Int64
-			total := 0
-			for i, n := range members {
-				nc := c.dial(i)
-				for range n {
-					_, err := nc.QueueSubscribe("work.*", "w", func(*nats.Msg) { got[i].Add(1) })
-					must(t, err)
-				}
-				total += n
-				flush(t, nc)
-			}
-			eventually(t, "all members are known", func() bool { return queueWeight(c.mesh[0], "w") == total-members[0] })
-			const count = 20000
-			pub := c.dial(0)
-			for k := range count {
-				must(t, pub.Publish(fmt.Sprintf("work.%d", k%3), []byte("x")))
-			}
-			flush(t, pub)
-			eventually(t, "all is delivered", func() bool { return got[0].Load()+got[1].Load()+got[2].Load() == count })
-			for i, n := range members {
-				want := float64(count) * float64(n) / float64(total)
-				if g := float64(got[i].Load()); g < want*0.8-100 || g > want*1.2+100 {
-					t.Errorf("node %s with %d of %d members got %.0f of %d, not about %.0f", name(i), n, total, g, count, want)
-				}
-			}
-		})
-	}
-}
-
-func queueWeight(m *Mesh, queue string) (n int) {
-	for _, l := range m.links() {
-		l.receiving.Lock()
-		for key, h := range l.heard {
-			if key.queue == queue {
-				n += h.weight
-			}
-		}
-		l.receiving.Unlock()
-	}
-	return n
-}
-
-func TestQueueAndPlainOnceEach(t *testing.T) {
-	c := newCluster(t, 5, nil)
-	var plain, queue [5]atomic.Int64
-	for i := range 5 {
-		nc := c.dial(i)
-		_, err := nc.Subscribe("s", func(*nats.Msg) { plain[i].Add(1) })
-		must(t, err)
-		_, err = nc.Subscribe("*", func(*nats.Msg) { plain[i].Add(1) })
-		must(t, err)
-		_, err = nc.QueueSubscribe("s", "q1", func(*nats.Msg) { queue[i].Add(1) })
-		must(t, err)
-		_, err = nc.QueueSubscribe(">", "q2", func(*nats.Msg) { queue[i].Add(1) })
-		must(t, err)
-		flush(t, nc)
-	}
-	eventually(t, "all is known", func() bool {
-		for _, m := range c.mesh {
-			for _, l := range m.links() {
-				if l.remoteSubs() != 4 {
-					return false
-				}
-			}
-		}
-		return true
-	})
-	const count = 1000
-	for i := range 5 {
-		pub := c.dial(i)
-		for range count {
-			must(t, pub.Publish("s", nil))
-		}
-		flush(t, pub)
-	}
-	sum := func() (p, q int64) {
-		for i := range 5 {
-			p, q = p+plain[i].Load(), q+queue[i].Load()
-		}
-		return p, q
-	}
-	eventually(t, "all is delivered", func() bool { p, q := sum(); return p >= 5*5*2*count && q >= 5*2*count })
-	time.Sleep(50 * time.Millisecond)
-	if p, q := sum(); p != 5*5*2*count || q != 5*2*count {
-		t.Errorf("plain %d, queues %d", p, q)
-	}
-}
-
 func TestPartitionAndHeal(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	if c.hub == nil {
@@ -400,139 +304,4 @@ func TestPartitionAndHeal(t *testing.T) {
 		}
 	}
 	c.knows(0, "p2", true)
-}
-
-func TestForwardReachesServices(t *testing.T) {
-	users := auth.Config{Users: []auth.User{{Name: "joe", Password: "p", Permissions: &auth.Permissions{
-		Publish: &auth.SubjectPermission{Allow: []string{"api.>"}},
-	}}}}
-	c := newCluster(t, 2, func(_ int, o *front.Options) { o.Auth = users })
-	a, b := c.srv[0].GlobalAccount(), c.srv[1].GlobalAccount()
-	var here, there atomic.Int64
-	type seen struct {
-		client                   front.ClientInfo
-		forwarded, subject, body string
-		may, mayNot              bool
-	}
-	got := make(chan seen, 1)
-	_, err := b.Subscribe("api.>", "", func(m *front.Message) {
-		there.Add(1)
-		got <- seen{*m.Client, m.Forwarded, string(m.Subject), string(m.Payload), m.Client.MayPublish("api.x"), m.Client.MayPublish("other")}
-		m.Respond(nil, []byte("answer"))
-	}, front.Local)
-	must(t, err)
-	_, err = a.Subscribe("api.>", "", func(m *front.Message) {
-		here.Add(1)
-		if err := c.mesh[0].Forward("B", m); err != nil {
-			t.Error(err)
-		}
-		if err := c.mesh[0].Forward("C", m); err != ErrNoPeer {
-			t.Error(err)
-		}
-	}, front.Local)
-	must(t, err)
-	nc := c.dial(0, nats.UserInfo("joe", "p"), nats.Name("joe's"))
-	m, err := nc.Request("api.do", []byte("body"), 10*time.Second)
-	must(t, err)
-	if string(m.Data) != "answer" || here.Load() != 1 || there.Load() != 1 {
-		t.Fatalf("%s %d %d", m.Data, here.Load(), there.Load())
-	}
-	s := <-got
-	if s.client.Name != "joe's" || s.client.User != "joe" || s.forwarded != "A" || s.subject != "api.do" || s.body != "body" || !s.may || s.mayNot {
-		t.Errorf("%+v", s)
-	}
-	if b.HasInterest("api.do") != true || c.srv[0].GlobalAccount().QueueInterest("api.do", "q") {
-		t.Error("interest")
-	}
-}
-
-func TestSystemServicesAnswerFromAllNodes(t *testing.T) {
-	c := newCluster(t, 3, func(_ int, o *front.Options) {
-		o.Auth = auth.Config{Users: []auth.User{{Name: "sys", Password: "p", Account: auth.SystemAccount}}}
-	})
-	for i, s := range c.srv {
-		_, err := s.SystemAccount().Subscribe("$SYS.REQ.SERVER.PING", "", func(m *front.Message) {
-			if m.Client == nil || m.Client.User != "sys" {
-				t.Errorf("client %+v", m.Client)
-			}
-			m.Clone().Respond(nil, []byte(name(i)))
-		})
-		must(t, err)
-	}
-	nc := c.dial(0, nats.UserInfo("sys", "p"))
-	eventually(t, "services are known", func() bool {
-		return len(c.mesh[0].links()) == 2 && c.mesh[0].links()[0].remoteSubs() == 1 && c.mesh[0].links()[1].remoteSubs() == 1
-	})
-	in, err := nc.SubscribeSync("in")
-	must(t, err)
-	must(t, nc.PublishRequest("$SYS.REQ.SERVER.PING", "in", nil))
-	names := map[string]bool{}
-	for range 3 {
-		names[string(next(t, in).Data)] = true
-	}
-	if len(names) != 3 {
-		t.Error(names)
-	}
-	// Events of one node reach who listens on another.
-	ev, err := nc.SubscribeSync("$SYS.ACCOUNT.*.CONNECT")
-	must(t, err)
-	flush(t, nc)
-	eventually(t, "interest", func() bool { return c.srv[2].SystemAccount().HasInterest("$SYS.ACCOUNT.$G.CONNECT") })
-	c.srv[2].SystemAccount().Publish("$SYS.ACCOUNT.$G.CONNECT", "", nil, []byte("joe"))
-	if m := next(t, ev); string(m.Data) != "joe" {
-		t.Error(m)
-	}
-}
-
-func TestWatchInterestOfTheCluster(t *testing.T) {
-	c := newCluster(t, 2, nil)
-	events := make(chan bool, 10)
-	cancel := c.srv[0].GlobalAccount().WatchInterest("deliver.x", func(has bool) { events <- has })
-	defer cancel()
-	nc := c.dial(1)
-	s, err := nc.QueueSubscribeSync("deliver.*", "g")
-	must(t, err)
-	flush(t, nc)
-	if !<-events {
-		t.Fatal("began with an end")
-	}
-	if !c.srv[0].GlobalAccount().QueueInterest("deliver.x", "g") || c.srv[0].GlobalAccount().LiteralInterest("deliver.x") {
-		t.Error("kinds of interest")
-	}
-	p := c.srv[0].GlobalAccount().NewPublisher()
-	if !p.Deliver("deliver.x", "shown", "", nil, []byte("1")) {
-		t.Error("nobody got it")
-	}
-	p.Flush()
-	if m := next(t, s); m.Subject != "shown" || string(m.Data) != "1" {
-		t.Error(m)
-	}
-	must(t, s.Unsubscribe())
-	flush(t, nc)
-	if <-events {
-		t.Fatal("didn't end")
-	}
-}
-
-func TestGossip(t *testing.T) {
-	c := newCluster(t, 3, nil)
-	addr := func(i int) string { return c.srv[i].Addr().String() }
-	nc := c.dial(0)
-	eventually(t, "the client knows all", func() bool { return len(nc.DiscoveredServers()) == 2 })
-	info := c.infoOf(1)
-	if !strings.Contains(info, `"connect_urls":["`+addr(1)+`"`) || !strings.Contains(info, addr(0)) || !strings.Contains(info, addr(2)) ||
-		!strings.Contains(info, `"cluster":"test"`) {
-		t.Error(info)
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
-	defer cancel()
-	c.srv[2].LameDuck(ctx)
-	eventually(t, "the lame duck is gone", func() bool { return !strings.Contains(c.infoOf(0), addr(2)) })
-	if !strings.Contains(c.infoOf(0), addr(1)) {
-		t.Error(c.infoOf(0))
-	}
-	late := c.dial(0)
-	if len(late.Servers()) != 2 {
-		t.Error(late.Servers())
-	}
 }

@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-
-	"github.com/heraldmq/herald/broker/front"
 )
 
 // rawClient is a connection that reads only when it is told to.
@@ -211,54 +209,6 @@ func TestUnsubscribeAfterAcrossNodes(t *testing.T) {
 	}
 }
 
-// Members that drain while others stay: nothing is delivered twice, and what is
-// lost is only what was on its way to a node whose last member left.
-func TestQueueMembersComeAndGo(t *testing.T) {
-	c := newCluster(t, 3, nil)
-	var got atomic.Int64
-	stay := c.dial(2)
-	_, err := stay.QueueSubscribe("q", "w", func(*nats.Msg) { got.Add(1) })
-	must(t, err)
-	flush(t, stay)
-	c.knows(0, "q", true)
-	var stop atomic.Bool
-	var sent atomic.Int64
-	done := make(chan struct{})
-	pub := c.dial(0)
-	go func() {
-		defer close(done)
-		for !stop.Load() {
-			must(t, pub.Publish("q", nil))
-			sent.Add(1)
-			if sent.Load()%100 == 0 {
-				time.Sleep(time.Millisecond)
-			}
-		}
-		flush(t, pub)
-	}()
-	nc := c.dial(1)
-	for range 50 {
-		s, err := nc.QueueSubscribe("q", "w", func(*nats.Msg) { got.Add(1) })
-		must(t, err)
-		flush(t, nc)
-		time.Sleep(5 * time.Millisecond)
-		must(t, s.Drain())
-		eventually(t, "drained", func() bool { return !s.IsValid() })
-	}
-	stop.Store(true)
-	<-done
-	eventually(t, "nothing more comes", func() bool {
-		n := got.Load()
-		time.Sleep(50 * time.Millisecond)
-		return n == got.Load()
-	})
-	lost := sent.Load() - got.Load()
-	t.Logf("%d sent, %d lost", sent.Load(), lost)
-	if lost < 0 || lost > sent.Load()/10 {
-		t.Errorf("%d of %d lost", lost, sent.Load())
-	}
-}
-
 // A hundred thousand subscriptions are told cheaply.
 func TestManySubscriptions(t *testing.T) {
 	c := newCluster(t, 2, nil)
@@ -293,41 +243,4 @@ func TestManySubscriptions(t *testing.T) {
 	c.knows(0, "many.of.these.7", true)
 	eventually(t, "all is known again", func() bool { return c.mesh[0].Routes()[0].Subscriptions == count })
 	t.Logf("gone in %v, back in %v", gone, time.Since(start))
-}
-
-func TestReloadOfAccounts(t *testing.T) {
-	with := func(names ...string) func(o *front.Options) {
-		return func(o *front.Options) { o.Auth = accounts(names...) }
-	}
-	c := newCluster(t, 2, func(_ int, o *front.Options) { with("one")(o) })
-	reload := func(i int, names ...string) {
-		o := c.srv[i].Options()
-		with(names...)(&o)
-		must(t, c.srv[i].Reload(o))
-	}
-	reload(1, "one", "two")
-	nc := c.dial(1, nats.UserInfo("two", "p"))
-	s, err := nc.SubscribeSync("x")
-	must(t, err)
-	flush(t, nc)
-	eventually(t, "node A has heard", func() bool { return c.mesh[0].link("B").remoteSubs() == 1 })
-	reload(0, "one", "two")
-	has := func() bool { a := c.srv[0].Account("two"); return a != nil && a.HasInterest("x") }
-	eventually(t, "what was heard before counts", has)
-	pub := c.dial(0, nats.UserInfo("two", "p"))
-	must(t, pub.Publish("x", []byte("1")))
-	if m := next(t, s); string(m.Data) != "1" {
-		t.Fatal(m)
-	}
-	reload(1, "one") // drops the account, and its client
-	eventually(t, "interest ends", func() bool { return !has() })
-	reload(1, "one", "two")
-	nc = c.dial(1, nats.UserInfo("two", "p"))
-	_, err = nc.SubscribeSync("x")
-	must(t, err)
-	flush(t, nc)
-	eventually(t, "and begins again", has)
-	reload(0, "one")
-	reload(0, "one", "two")
-	eventually(t, "on a new account as well", has)
 }

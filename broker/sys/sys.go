@@ -162,10 +162,13 @@ func (s *Services) Dropped() uint64 { return s.drops.Load() }
 
 // serveLocked subscribes to what an account may ask.
 func (s *Services) serveLocked(a *front.Account) error {
+	// What is about the asker itself is answered by the node it is connected to.
+	own := map[string]front.Handler{
+		"$SYS.REQ.USER.INFO":     s.userInfo,
+		"$SYS.DEBUG.SUBSCRIBERS": s.queued(s.subscribers),
+		"$SYS.REQ.ACCOUNT.NSUBS": s.queued(s.subscribers),
+	}
 	handlers := map[string]front.Handler{
-		"$SYS.REQ.USER.INFO":          s.userInfo,
-		"$SYS.DEBUG.SUBSCRIBERS":      s.queued(s.subscribers),
-		"$SYS.REQ.ACCOUNT.NSUBS":      s.queued(s.subscribers),
 		"$SYS.REQ.ACCOUNT.PING.CONNZ": s.queued(s.accountPing),
 		"$SYS.REQ.ACCOUNT.PING.STATZ": s.queued(s.accountPing),
 	}
@@ -185,8 +188,12 @@ func (s *Services) serveLocked(a *front.Account) error {
 		handlers["$SYS.REQ.SERVER.PING.CONNZ"] = s.queued(s.accountPing)
 	}
 	s.subs[a] = nil
+	return errors.Join(s.subscribeLocked(a, own, front.Local), s.subscribeLocked(a, handlers))
+}
+
+func (s *Services) subscribeLocked(a *front.Account, handlers map[string]front.Handler, opts ...front.SubscribeOption) error {
 	for subject, h := range handlers {
-		i, err := a.Subscribe(subject, "", h)
+		i, err := a.Subscribe(subject, "", h, opts...)
 		if err != nil {
 			return fmt.Errorf("serve %s in account %s: %w", subject, a.Name(), err)
 		}

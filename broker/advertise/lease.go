@@ -12,11 +12,22 @@ type leaseKey struct {
 	catalogue.Key
 }
 
+// connection is a client's, unique in the cluster.
+type connection struct {
+	node string // "" is this one
+	id   uint64 // 0 when nobody will tell its end
+}
+
 // holder is one instance that keeps an advertisement alive.
 type holder struct {
-	client uint64    // its connection; 0 when not known
+	client connection
 	until  time.Time // zero: as long as the connection lives
+	away   bool      // until is as far as its node has vouched for it
 }
+
+// presence is how long a node's word holds that a client of its is still connected.
+// A node repeats it much more often.
+const presence = 15 * time.Second
 
 // lease is what keeps one advertisement alive: it ends when it has no holder.
 type lease struct {
@@ -36,9 +47,9 @@ type leases struct {
 const restored = "restored"
 
 // hold enters an advertisement, or a new holder of it, or renews one's term.
-// A client of 0 stands for one that nobody will tell the end of: it has to renew,
-// whatever the mode.
-func (l *leases) hold(k leaseKey, terms catalogue.Lease, who string, client uint64, now time.Time) time.Time {
+// A client without id stands for one that nobody will tell the end of: it has to
+// renew, whatever the mode.
+func (l *leases) hold(k leaseKey, terms catalogue.Lease, who string, client connection, now time.Time) time.Time {
 	if l.all == nil {
 		l.all = map[leaseKey]*lease{}
 	}
@@ -53,8 +64,13 @@ func (l *leases) hold(k leaseKey, terms catalogue.Lease, who string, client uint
 		return time.Time{}
 	}
 	h := &holder{client: client}
-	if terms.Mode == catalogue.LeaseTTL || client == 0 {
-		h.until = now.Add(time.Duration(terms.TTL) + time.Duration(terms.Grace))
+	switch grace := time.Duration(terms.Grace); {
+	case who == restored:
+		h.until = now.Add(max(time.Duration(terms.TTL), presence) + grace)
+	case terms.Mode == catalogue.LeaseTTL || client.id == 0:
+		h.until = now.Add(time.Duration(terms.TTL) + grace)
+	case client.node != "":
+		h.away, h.until = true, now.Add(presence+grace)
 	}
 	if who != restored {
 		delete(e.holders, restored)
@@ -80,11 +96,11 @@ func (l *leases) release(k leaseKey, who string) (held bool) {
 func (l *leases) drop(k leaseKey) { delete(l.all, k) }
 
 // disconnected gives what a connection held its grace.
-func (l *leases) disconnected(client uint64, now time.Time) (found bool) {
+func (l *leases) disconnected(client connection, now time.Time) (found bool) {
 	for _, e := range l.all {
 		for _, h := range e.holders {
-			if h.client == client && h.until.IsZero() {
-				h.until = now.Add(time.Duration(e.terms.Grace))
+			if h.client == client && (h.until.IsZero() || h.away) {
+				h.away, h.until = false, now.Add(time.Duration(e.terms.Grace))
 				found = true
 			}
 		}
@@ -110,4 +126,15 @@ func (l *leases) sweep(now time.Time) (ended []leaseKey, next time.Time) {
 		}
 	}
 	return ended, next
+}
+
+// extend gives everything that has an end some time more.
+func (l *leases) extend(by time.Duration) {
+	for _, e := range l.all {
+		for _, h := range e.holders {
+			if !h.until.IsZero() {
+				h.until = h.until.Add(by)
+			}
+		}
+	}
 }

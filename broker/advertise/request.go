@@ -101,8 +101,12 @@ func decode(payload []byte, into any, strict bool) error {
 	return nil
 }
 
-// carryOut answers one request.
+// carryOut answers one request, by the node that leads the catalogue.
 func (s *Service) carryOut(ctx context.Context, r request) {
+	if s.o.Peers != nil {
+		s.carryOutThere(ctx, r)
+		return
+	}
 	answer, err := s.answer(ctx, r)
 	if errors.Is(err, errAnswered) {
 		return
@@ -163,7 +167,9 @@ func (s *Service) named(r request) (*catalogue.Advertisement, uint64, error) {
 	return nil, 0, topics.NewFault(409, 20005, "several advertise %s: say which owner of %s", q.Name, strings.Join(owners, ", "))
 }
 
-func holderOf(r request) string { return fmt.Sprintf("c%d", r.client) }
+func holderOf(r request) string { return holderName(r.node, r.client) }
+
+func holderName(node string, client uint64) string { return fmt.Sprintf("%s/c%d", node, client) }
 
 func (s *Service) put(ctx context.Context, r request) (reply, error) {
 	a, fault := catalogue.ParseAdvertisement(r.payload)
@@ -194,7 +200,7 @@ func (s *Service) put(ctx context.Context, r request) (reply, error) {
 func (s *Service) hold(k leaseKey, terms catalogue.Lease, r request) {
 	now := s.o.Now()
 	s.mu.Lock()
-	s.leases.hold(k, terms, holderOf(r), r.client, now)
+	s.leases.hold(k, terms, holderOf(r), connection{r.node, r.client}, now)
 	s.mu.Unlock()
 	s.nudge()
 }
@@ -364,16 +370,19 @@ func (s *Service) makeTopic(ctx context.Context, r request, a *catalogue.Adverti
 	switch {
 	case !ok:
 		if err = r.mustMay("$JS.API.STREAM.CREATE." + cfg.Name); err == nil {
-			_, _, err = s.o.Catalogue.CreateTopic(ctx, account, cfg)
+			t, _, err = s.o.Catalogue.CreateTopic(ctx, account, cfg)
 		}
 	case t.Config().Metadata[metadataKey] == a.Name:
 		if err = r.mustMay("$JS.API.STREAM.UPDATE." + cfg.Name); err != nil {
 			return err
 		}
 		cfg.Storage, cfg.Replicas = t.Config().Storage, t.Config().Replicas
-		_, err = s.o.Catalogue.UpdateTopic(ctx, account, cfg)
+		t, err = s.o.Catalogue.UpdateTopic(ctx, account, cfg)
 	case !slices.ContainsFunc(t.Config().Subjects, func(p string) bool { return subject.Covers(p, a.Pattern) }):
 		err = topics.NewFault(409, 20006, "topic %s exists and does not take in %s: give another durable.topic", cfg.Name, a.Pattern)
+	}
+	if err == nil && t != nil && s.o.Seen != nil {
+		s.o.Seen(t, r.node)
 	}
 	return err
 }

@@ -31,7 +31,12 @@ type Options struct {
 	Now       func() time.Time // default time.Now
 	// MayKeep tells whether an account may have topics; nil: all may.
 	MayKeep func(account string) bool
-	Log     *slog.Logger // default: discards
+	// Peers is the way to the node that leads the catalogue; nil on a single node.
+	Peers Peers
+	// Seen waits until other nodes know of a topic, first of all the one named; nil:
+	// there are none.
+	Seen func(t *state.Topic, node string)
+	Log  *slog.Logger // default: discards
 }
 
 // The bounds of the service.
@@ -53,11 +58,16 @@ type Service struct {
 	queues [workers]chan request
 	events chan catalogue.Event
 	wake   chan struct{} // to the sweeper
+	// vouches wakes vouch.
+	vouches chan struct{}
 
 	mu       sync.Mutex
 	accounts map[string]*served
 	leases   leases
-	lost     bool // changes were dropped since the last one published
+	vouched  vouched
+	busy     map[uint64]int  // clients of this node with requests under way
+	gone     map[uint64]bool // those of them that have left
+	lost     bool            // changes were dropped since the last one published
 	closed   bool
 }
 
@@ -83,6 +93,7 @@ type request struct {
 	payload []byte
 	reply   string
 	client  uint64 // connection, 0 when the broker itself asks
+	node    string // the client's, "" when it is this one
 	respond func(payload []byte)
 	may     func(subject string) bool // what the client may publish to; nil: everything
 }
@@ -98,11 +109,16 @@ func New(o Options) *Service {
 	s := &Service{
 		o: o, accounts: map[string]*served{},
 		events: make(chan catalogue.Event, eventQueueMax), wake: make(chan struct{}, 1),
+		vouches: make(chan struct{}, 1), busy: map[uint64]int{}, gone: map[uint64]bool{},
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	for i := range s.queues {
 		s.queues[i] = make(chan request, workerQueueMax)
 		s.done.Go(func() { s.work(s.queues[i]) })
+	}
+	if o.Peers != nil {
+		s.answerPeers()
+		s.done.Go(s.vouch)
 	}
 	s.done.Go(s.tell)
 	s.done.Go(s.sweep)
@@ -146,7 +162,11 @@ func (s *Service) Lead(leads bool) {
 		s.leases = leases{}
 	}
 	for _, a := range all {
-		s.leases.hold(leaseKey{a.Account, a.Key()}, a.Lease, restored, 0, now)
+		k := leaseKey{a.Account, a.Key()}
+		s.leases.hold(k, a.Lease, restored, connection{}, now)
+		for client := range s.vouched.of[k] {
+			s.leases.hold(k, a.Lease, holderName("", client), connection{id: client}, now)
+		}
 	}
 	s.mu.Unlock()
 	s.nudge()
@@ -168,8 +188,22 @@ func (s *Service) Changed(e catalogue.Event) {
 func (s *Service) Disconnected(c *front.ClientInfo) { s.disconnected(c.ID) }
 
 func (s *Service) disconnected(client uint64) {
+	s.ended(connection{id: client})
 	s.mu.Lock()
-	found := s.leases.disconnected(client, s.o.Now())
+	known := s.vouched.drop(client)
+	if s.busy[client] > 0 {
+		s.gone[client] = true
+	}
+	s.mu.Unlock()
+	if known && s.o.Peers != nil {
+		s.tellEnded(client)
+	}
+}
+
+// ended gives what a connection held its grace.
+func (s *Service) ended(c connection) {
+	s.mu.Lock()
+	found := s.leases.disconnected(c, s.o.Now())
 	s.mu.Unlock()
 	if found {
 		s.nudge()
@@ -216,9 +250,11 @@ func (s *Service) accept(r request) {
 	default:
 		h.Write([]byte(r.reply))
 	}
+	s.begin(r.client)
 	select {
 	case s.queues[h.Sum32()%workers] <- r:
 	default:
+		s.end(r.client)
 		r.respond(encode(errorReply(faultBusy)))
 	}
 }
@@ -230,6 +266,7 @@ func (s *Service) work(queue chan request) {
 			ctx, cancel := context.WithTimeout(s.ctx, requestPatience)
 			s.carryOut(ctx, r)
 			cancel()
+			s.end(r.client)
 		case <-s.ctx.Done():
 			return
 		}
@@ -244,13 +281,17 @@ func (s *Service) nudge() {
 	}
 }
 
-const sweepPause = 100 * time.Millisecond // the least between two sweeps
+const (
+	sweepPause = 100 * time.Millisecond // the least between two sweeps
+	sweepLate  = time.Second            // a sweep later than that was held up: so were the renewals
+)
 
 // sweep ends what nobody holds any more. No timer runs while no lease has an end.
 func (s *Service) sweep() {
 	timer := time.NewTimer(time.Hour)
 	timer.Stop()
 	defer timer.Stop()
+	var planned time.Time // of the next sweep, by the system's clock; zero: none
 	for {
 		select {
 		case <-s.ctx.Done():
@@ -260,23 +301,32 @@ func (s *Service) sweep() {
 		}
 		now := s.o.Now()
 		s.mu.Lock()
+		if late := time.Since(planned); !planned.IsZero() && late > sweepLate {
+			s.leases.extend(late)
+		}
 		ended, next := s.leases.sweep(now)
 		s.mu.Unlock()
 		retry := s.expire(ended)
+		planned = time.Time{}
 		switch {
 		case retry:
-			timer.Reset(time.Second)
-		case next.IsZero():
-			timer.Stop()
+			planned = time.Now().Add(time.Second)
+		case !next.IsZero():
+			planned = time.Now().Add(max(next.Sub(s.o.Now()), sweepPause))
 		default:
-			timer.Reset(max(next.Sub(s.o.Now()), sweepPause))
+			timer.Stop()
+			continue
 		}
+		timer.Reset(time.Until(planned))
 	}
 }
 
 // expire withdraws advertisements whose lease has ended and tells whether some
 // have to be tried again.
 func (s *Service) expire(ended []leaseKey) (retry bool) {
+	if len(ended) > 0 && !s.stillLeads() {
+		return false // whoever does gives each a full term
+	}
 	for _, k := range ended {
 		a := s.find(k)
 		if a == nil {
@@ -323,34 +373,4 @@ func (s *Service) find(k leaseKey) *catalogue.Advertisement {
 		}
 	}
 	return nil
-}
-
-// frontBus is an account as a bus.
-type frontBus struct{ a *front.Account }
-
-func (b frontBus) subscribe(subject string, h func(request)) (func(), error) {
-	sub, err := b.a.Subscribe(subject, "", func(m *front.Message) {
-		if len(m.Reply) == 0 || m.Client == nil {
-			return // nobody would hear the answer; or a client made the broker say it
-		}
-		own := m.Clone()
-		h(request{
-			payload: own.Payload, reply: string(own.Reply), respond: func(p []byte) { own.Respond(nil, p) },
-			client: own.Client.ID, may: own.Client.MayPublish,
-		})
-	})
-	if err != nil {
-		return nil, err
-	}
-	return sub.Close, nil
-}
-
-func (b frontBus) publish(subject string, payload []byte) bool {
-	return b.a.Publish(subject, "", nil, payload)
-}
-
-func (b frontBus) hasInterest(subject string) bool { return b.a.HasInterest(subject) }
-
-func (b frontBus) watchInterest(subject string, f func(bool)) func() {
-	return b.a.WatchInterest(subject, f)
 }

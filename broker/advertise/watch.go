@@ -95,9 +95,7 @@ func (s *Service) publish(e *catalogue.Event) {
 	if e.Kind == catalogue.Expired || e.Kind == catalogue.Withdrawn {
 		defer s.forget(leaseKey{e.Advertisement.Account, e.Advertisement.Key()})
 	}
-	if !s.o.Catalogue.IsCatalogueLeader() {
-		return // the leader tells
-	}
+	leads := s.o.Catalogue.IsCatalogueLeader()
 	at := time.Unix(0, int64(e.Time)).UTC()
 	m := message{Event: string(e.Kind), Revision: e.Revision, Time: &at, Advertisement: e.Advertisement}
 	s.mu.Lock()
@@ -111,7 +109,9 @@ func (s *Service) publish(e *catalogue.Event) {
 		return
 	}
 	payload := encode(m)
-	v.bus.publish("$HERALD.ADV.EVENT."+string(e.Kind)+"."+e.Advertisement.Name, payload)
+	if leads { // watches are the node's that they were asked of
+		v.bus.publish("$HERALD.ADV.EVENT."+string(e.Kind)+"."+e.Advertisement.Name, payload)
+	}
 	for on, w := range v.watches {
 		if p := w.message(e, m, payload); p != nil {
 			v.bus.publish(on, p)

@@ -271,3 +271,7 @@ func (s *Service) seen(t *state.Topic, gone bool, asker string) {
 	}
 	wait.Wait()
 }
+
+// Seen is what other rooms call after they have changed a stream: it waits until the
+// other nodes know, first of all the one that asked.
+func (s *Service) Seen(t *state.Topic, asker string) { s.seen(t, false, asker) }

@@ -37,6 +37,9 @@ func (l backend) Report() cluster.Report {
 	}
 	d := b.durable.Load()
 	if d == nil {
+		if !o.JetStream.Enabled {
+			r.Node.State = cluster.Live
+		}
 		return r
 	}
 	for _, n := range d.state.Nodes() {

@@ -21,8 +21,8 @@ type ClusterStatus struct {
 	Advice  []string        `json:"advice"` // what to do next, most urgent first
 }
 
-// ClusterNode is one node. State is "active", "draining", "drained", "removed" or
-// "joining".
+// ClusterNode is one node. State is "active", "draining", "drained", "removed",
+// "joining", or "live" when it has no durable topics.
 type ClusterNode struct {
 	Name    string        `json:"name"`
 	ID      string        `json:"id,omitempty"`

@@ -15,6 +15,7 @@ const (
 	Drained  = "drained"  // none is left on it
 	Removed  = "removed"
 	Joining  = "joining" // connected, not yet in the table of nodes
+	Live     = "live"    // carries live messages only: durable topics are off
 )
 
 // Status is the answer to STATUS.
@@ -110,9 +111,12 @@ func merge(reports []Report, linked map[string]time.Duration) Status {
 	applied := map[topics.GroupID]map[string]topics.Index{}
 	for _, r := range reports {
 		n := r.Node
-		n.Online, n.State = true, Joining
+		n.Online, n.State = true, cmp.Or(n.State, Joining)
 		if had := nodes[n.Name]; had != nil {
-			n.State, n.RTT = had.State, had.RTT
+			if n.State != Live {
+				n.State = had.State
+			}
+			n.RTT = had.RTT
 			n.Address = cmp.Or(n.Address, had.Address)
 		}
 		nodes[n.Name] = &n

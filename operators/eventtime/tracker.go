@@ -13,6 +13,7 @@ package eventtime
 import (
 	"encoding/binary"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/heraldmq/herald/operators/stream"
@@ -68,11 +69,8 @@ func New(cfg Config, n int, clock stream.Time) *Tracker {
 // Observe takes the timestamp of a record of an input, in a step with that clock. An
 // idle input that gives a record isn't idle any more.
 func (t *Tracker) Observe(i int, at, clock stream.Time) Verdict {
+	t.Touch(i, clock)
 	in := &t.inputs[i]
-	in.last = clock
-	if in.idle {
-		t.Flip(Flip{i, false}, clock)
-	}
 	if t.cfg.MaxFuture > 0 && at > later(clock, t.cfg.MaxFuture) {
 		return Suspect
 	}
@@ -81,6 +79,21 @@ func (t *Tracker) Observe(i int, at, clock stream.Time) Verdict {
 		return Behind
 	}
 	return InTime
+}
+
+// Touch takes note that an input gave something that has no timestamp.
+func (t *Tracker) Touch(i int, clock stream.Time) {
+	t.inputs[i].last = clock
+	if t.inputs[i].idle {
+		t.Flip(Flip{i, false}, clock)
+	}
+}
+
+// Clone returns a tracker of its own with the same state.
+func (t *Tracker) Clone() *Tracker {
+	c := *t
+	c.inputs = slices.Clone(t.inputs)
+	return &c
 }
 
 // Decide returns which inputs the primary has to call idle now: those that gave

@@ -149,3 +149,7 @@ func (o *Overlay) Delta() []byte {
 // Digest returns a figure that is equal for equal deltas and, for others, with a
 // chance of 2^-64.
 func Digest(delta []byte) uint64 { return xxhash.Sum64(delta) }
+
+// Rebase gives the overlay something else to read through to: the Store, once the
+// overlay between them has been applied to it.
+func (o *Overlay) Rebase(below Reader) { o.below = below }

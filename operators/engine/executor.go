@@ -1,0 +1,276 @@
+package engine
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"unicode/utf8"
+
+	"github.com/heraldmq/herald/operators/eventtime"
+	"github.com/heraldmq/herald/operators/graph"
+	"github.com/heraldmq/herald/operators/state"
+	"github.com/heraldmq/herald/operators/stream"
+	"github.com/heraldmq/herald/topics"
+	"github.com/heraldmq/herald/topics/value"
+)
+
+// executor is the step that runs.
+type executor struct {
+	i    *Instance
+	byID map[uint16]int // node's index by the place of its state
+
+	overlay  *state.Overlay
+	now      moment
+	reads    []Read
+	outputs  []Output
+	inBytes  int
+	outBytes int
+	fired    bool
+	at       stream.Position // the record that is taken, for errors
+	draws    uint64          // how often Random was asked
+	counts   map[counter]uint64
+	written  []counter // undo log of counts: one entry for each addition
+	added    []uint64
+	contexts []*nodeContext // by depth of calls
+	depth    int
+}
+
+type counter struct {
+	node uint16
+	name string
+}
+
+func (x *executor) init(i *Instance) {
+	x.i = i
+	x.byID = map[uint16]int{}
+	for n, node := range i.graph.Nodes {
+		x.byID[node.ID] = n
+	}
+}
+
+func (x *executor) begin(o *state.Overlay, clock stream.Time, before *moment) {
+	x.overlay = o
+	x.now = *before
+	x.now.ends = slices.Clone(before.ends)
+	x.now.tracker = before.tracker.Clone()
+	x.now.clock = clock
+	x.reads, x.outputs = nil, nil
+	x.inBytes, x.outBytes, x.draws, x.depth, x.fired = 0, 0, 0, 0, false
+	x.counts, x.written, x.added = map[counter]uint64{}, x.written[:0], x.added[:0]
+}
+
+// size is how big the step is, for its bound.
+func (x *executor) size() int { return x.inBytes + x.outBytes + int(x.overlay.Bytes()) }
+
+// grew tells whether the step writes state of nodes: what is always written must not
+// stop an operator that frees its state.
+func (x *executor) grew() bool {
+	grew := false
+	_ = state.EachChange(x.overlay.Delta(), func(key, _ []byte, deleted bool) error {
+		grew = grew || !deleted && key[0] != spaceMeta
+		return nil
+	})
+	return grew
+}
+
+// mark is where the step was before a record.
+type mark struct {
+	overlay, outputs, outBytes, counts int
+	tracker                            *eventtime.Tracker
+	timers                             [2]stream.Time
+	draws                              uint64
+}
+
+func (x *executor) mark() mark {
+	x.written, x.added = x.written[:0], x.added[:0]
+	return mark{
+		overlay: x.overlay.Mark(), outputs: len(x.outputs), outBytes: x.outBytes, counts: 0,
+		tracker: x.now.tracker.Clone(), timers: x.now.timers, draws: x.draws,
+	}
+}
+
+// back undoes what was done since a mark.
+func (x *executor) back(m mark) {
+	x.overlay.Rollback(m.overlay)
+	x.outputs, x.outBytes = x.outputs[:m.outputs], m.outBytes
+	x.uncount(m.counts)
+	x.now.tracker, x.now.timers, x.draws, x.depth = m.tracker, m.timers, m.draws, 0
+}
+
+func (x *executor) count(node uint16, name string, n uint64) {
+	c := counter{node, name}
+	x.counts[c] += n
+	x.written, x.added = append(x.written, c), append(x.added, n)
+}
+
+func (x *executor) uncount(to int) {
+	for k := len(x.written) - 1; k >= to; k-- {
+		x.counts[x.written[k]] -= x.added[k]
+	}
+	x.written, x.added = x.written[:to], x.added[:to]
+}
+
+// writeCounts adds the step's counts to those of all steps.
+func (x *executor) writeCounts() {
+	names := make([]counter, 0, len(x.counts))
+	for c, n := range x.counts {
+		if n > 0 {
+			names = append(names, c)
+		}
+	}
+	slices.SortFunc(names, func(a, b counter) int { return cmp.Or(cmp.Compare(a.node, b.node), cmp.Compare(a.name, b.name)) })
+	for _, c := range names {
+		key := counterKey(c)
+		old, _, _ := x.overlay.Get(key) // a failure is the overlay's, asked for at the end
+		was, _ := binary.Uvarint(old)
+		x.overlay.Put(key, binary.AppendUvarint(nil, was+x.counts[c]))
+	}
+}
+
+func counterKey(c counter) []byte {
+	return append(binary.BigEndian.AppendUint16(bytes.Clone(metaCounts), c.node), c.name...)
+}
+
+// deliver passes a record to a node's port or a sink.
+func (x *executor) deliver(e graph.Edge, r *stream.Record) error {
+	if e.Node < 0 {
+		return x.emit(e.Port, r)
+	}
+	node := &x.i.graph.Nodes[e.Node]
+	key := r.Key
+	if !node.Keyed {
+		key = nil
+	}
+	x.count(node.ID, "in", 1)
+	return x.call(e.Node, key, r, func(c *nodeContext) error { return node.Node.Process(c, e.Port, r) })
+}
+
+// emit makes a record an output.
+func (x *executor) emit(sink int, r *stream.Record) error {
+	s := &x.i.graph.Sinks[sink]
+	out, err := s.Encode(r)
+	if err != nil {
+		return x.failed(failure{name: s.Name, policy: s.Policy, err: err, r: r})
+	}
+	x.outputs = append(x.outputs, Output{Sink: sink, Subject: out.Subject, Header: out.Header, Payload: out.Payload})
+	x.outBytes += len(out.Subject) + len(out.Header) + len(out.Payload)
+	return nil
+}
+
+// call calls a node. What it emits is passed on once it has returned well; what it did
+// before an error is undone.
+func (x *executor) call(n int, key []byte, r *stream.Record, f func(c *nodeContext) error) error {
+	node := &x.i.graph.Nodes[n]
+	c := x.context(n, key)
+	defer func() { x.depth-- }()
+	m, counts, timers, draws := x.overlay.Mark(), len(x.written), x.now.timers, x.draws
+	err, stack := guarded(c, f)
+	if failed := x.overlay.Err(); failed != nil {
+		return failed
+	}
+	if err != nil {
+		x.overlay.Rollback(m)
+		x.uncount(counts)
+		x.now.timers, x.draws = timers, draws
+		return x.failed(failure{name: node.Name, policy: node.Policy, node: node, err: err, r: r, stack: stack})
+	}
+	for k := range c.emitted {
+		e := &c.emitted[k]
+		x.count(node.ID, "out", 1)
+		for _, to := range e.to {
+			if err := x.deliver(to, e.r); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// guarded calls f and turns a panic into an error with its stack.
+func guarded(c *nodeContext, f func(c *nodeContext) error) (err error, stack []byte) { //nolint:revive // the stack belongs to the error
+	defer func() {
+		if p := recover(); p != nil {
+			err, stack = fmt.Errorf("panic: %v", p), debug.Stack()
+		}
+	}()
+	return f(c), nil
+}
+
+// failure is a record (or a timer, without r) that a step can't process.
+type failure struct {
+	name    string
+	policy  graph.Policy
+	node    *graph.Node
+	count   int // -1-input for an input
+	err     error
+	r       *stream.Record
+	message *topics.Message // where it could not be decoded
+	stack   []byte
+}
+
+// failed does with it what its step's policy says.
+func (x *executor) failed(f failure) error {
+	id := uint16(0xffff)
+	switch {
+	case f.node != nil:
+		id = f.node.ID
+	case f.count < 0:
+		id = uint16(0xffff + f.count + 1)
+	}
+	if f.policy == graph.Stop || f.stack != nil {
+		s := &StoppedError{Step: f.name, At: x.at, Err: f.err, Stack: f.stack}
+		if f.r != nil {
+			s.At = f.r.Origin
+		}
+		if s.At.Sequence > 0 {
+			s.Input = x.i.graph.Inputs[s.At.Input].Name
+		}
+		return s
+	}
+	x.count(id, stream.SideError, 1)
+	if f.policy == graph.Skip {
+		return nil
+	}
+	r := f.r
+	if r == nil {
+		r = &stream.Record{Origin: x.at}
+	}
+	return x.errorRecord(f.name, r, f.message, f.err.Error())
+}
+
+// errorRecord sends what could not be processed to the error output, with the reason,
+// the step and where it came from.
+func (x *executor) errorRecord(step string, r *stream.Record, m *topics.Message, reason string) error {
+	list := []value.Field{
+		{Name: "operator", Value: value.OfString(x.i.graph.Name)},
+		{Name: "step", Value: value.OfString(step)},
+		{Name: "error", Value: value.OfString(reason)},
+		{Name: "clock", Value: value.OfNanos(int64(x.now.clock))},
+	}
+	if r.Origin.Sequence > 0 {
+		in := &x.i.graph.Inputs[r.Origin.Input]
+		list = append(list,
+			value.Field{Name: "input", Value: value.OfString(in.Name)},
+			value.Field{Name: "topic", Value: value.OfString(in.Topic)},
+			value.Field{Name: "sequence", Value: value.OfUint(uint64(r.Origin.Sequence))},
+			value.Field{Name: "subject", Value: value.OfString(r.Subject)})
+	}
+	record := r.Value
+	if m != nil {
+		if record = value.OfBytes(m.Payload); utf8.Valid(m.Payload) {
+			record = value.OfString(string(m.Payload))
+		}
+	}
+	list = append(list, value.Field{Name: "record", Value: record})
+	e := *r
+	e.Value = value.OfObject(list...)
+	for _, to := range x.i.graph.Errors {
+		if err := x.deliver(to, &e); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,81 @@
+package engine
+
+import (
+	"encoding/binary"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/heraldmq/herald/operators/stream"
+)
+
+// KeyGroups is how many groups keys are divided into: what moves when an operator is
+// spread over more or fewer instances. It has many divisors, and never changes.
+const KeyGroups = 120
+
+// KeyGroup returns the group of a key.
+func KeyGroup(key []byte) uint16 {
+	if len(key) == 0 {
+		return 0
+	}
+	return uint16(xxhash.Sum64(key) % KeyGroups)
+}
+
+// The keys of an instance's state:
+//
+//	'm' name                                          the engine's own
+//	's' group(2) node(2) key name-length(1) name sub   of nodes
+//	't' kind(1) time(8) node(2) key name               timers, nothing as value
+//
+// A record's key is prefix-free (value.AppendKey), so it needs no length. In a timer's
+// key its length is at the end, so that timers sort by time, node and key.
+const (
+	spaceMeta  = 'm'
+	spaceState = 's'
+	spaceTimer = 't'
+)
+
+var (
+	metaClock   = []byte{spaceMeta, 'c'}
+	metaTracker = []byte{spaceMeta, 't'}
+	metaInputs  = []byte{spaceMeta, 'i'}
+	metaCounts  = []byte{spaceMeta, 'n'} // followed by node(2) and the counter's name
+)
+
+func appendStateKey(dst []byte, node uint16, key []byte, name string, sub []byte) []byte {
+	dst = append(dst, spaceState)
+	dst = binary.BigEndian.AppendUint16(dst, KeyGroup(key))
+	dst = binary.BigEndian.AppendUint16(dst, node)
+	dst = append(dst, key...)
+	dst = append(dst, byte(len(name)))
+	dst = append(dst, name...)
+	return append(dst, sub...)
+}
+
+func appendTimerKey(dst []byte, node uint16, key []byte, t stream.Timer) []byte {
+	dst = appendTimerTime(dst, t.Kind, t.At)
+	dst = binary.BigEndian.AppendUint16(dst, node)
+	dst = append(dst, key...)
+	dst = append(dst, t.Name...)
+	return binary.BigEndian.AppendUint16(dst, uint16(len(t.Name)))
+}
+
+func appendTimerTime(dst []byte, kind stream.TimerKind, at stream.Time) []byte {
+	dst = append(dst, spaceTimer, byte(kind))
+	return binary.BigEndian.AppendUint64(dst, uint64(at)^1<<63)
+}
+
+const timerHead = 12 // up to and with the node
+
+// parseTimerKey is appendTimerKey's way back.
+func parseTimerKey(b []byte) (node uint16, key []byte, t stream.Timer, ok bool) {
+	if len(b) < timerHead+2 {
+		return 0, nil, t, false
+	}
+	n := int(binary.BigEndian.Uint16(b[len(b)-2:]))
+	rest := b[timerHead : len(b)-2]
+	if n > len(rest) {
+		return 0, nil, t, false
+	}
+	t = stream.Timer{Kind: stream.TimerKind(b[1]), At: stream.Time(binary.BigEndian.Uint64(b[2:]) ^ 1<<63), Name: string(rest[len(rest)-n:])}
+	return binary.BigEndian.Uint16(b[10:]), rest[: len(rest)-n : len(rest)-n], t, true
+}

@@ -1,0 +1,194 @@
+package engine
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/heraldmq/herald/operators/eventtime"
+	"github.com/heraldmq/herald/operators/stream"
+	"github.com/heraldmq/herald/topics"
+)
+
+// Step is one execution of an operator: what is proposed, and committed or not.
+type Step struct {
+	Operator  uint64
+	Partition uint32
+	Epoch     uint64 // rises when state is reset; a step of another epoch is refused
+	Seq       uint64 // dense, from 1
+
+	Clock stream.Time
+	Flips []eventtime.Flip
+	Reads []Read // in the order in which records were taken
+	// Ends is how far each input has been read after the step.
+	Ends []topics.Sequence
+
+	// Delta is what changed in the state; nil in a step that standbys run again.
+	Delta []byte
+	// Digest is of Delta and Outputs.
+	Digest uint64
+
+	Outputs []Output
+}
+
+// Read is a run of records taken from one input, one after the other: those that its
+// filter lets through from From to To, both inclusive.
+type Read struct {
+	Input    int
+	From, To topics.Sequence
+	Count    int
+}
+
+// Output is a message that becomes visible when the step is committed.
+type Output struct {
+	Sink    int
+	Subject string
+	Header  []byte
+	Payload []byte
+}
+
+// ErrStep means that bytes are no step.
+var ErrStep = errors.New("not a step of an operator")
+
+const stepFormat = 1
+
+// Append appends the step but for its outputs.
+func (s *Step) Append(dst []byte) []byte {
+	dst = append(dst, stepFormat)
+	for _, n := range []uint64{s.Operator, uint64(s.Partition), s.Epoch, s.Seq} {
+		dst = binary.AppendUvarint(dst, n)
+	}
+	dst = binary.AppendVarint(dst, int64(s.Clock))
+	dst = binary.AppendUvarint(dst, uint64(len(s.Flips)))
+	for _, f := range s.Flips {
+		n := uint64(f.Input) << 1
+		if f.Idle {
+			n |= 1
+		}
+		dst = binary.AppendUvarint(dst, n)
+	}
+	dst = binary.AppendUvarint(dst, uint64(len(s.Reads)))
+	for _, r := range s.Reads {
+		dst = binary.AppendUvarint(dst, uint64(r.Input))
+		dst = binary.AppendUvarint(dst, uint64(r.From))
+		dst = binary.AppendUvarint(dst, uint64(r.To-r.From))
+		dst = binary.AppendUvarint(dst, uint64(r.Count))
+	}
+	dst = binary.AppendUvarint(dst, uint64(len(s.Ends)))
+	for _, e := range s.Ends {
+		dst = binary.AppendUvarint(dst, uint64(e))
+	}
+	dst = binary.LittleEndian.AppendUint64(dst, s.Digest)
+	if s.Delta == nil {
+		return append(dst, 0)
+	}
+	return append(append(dst, 1), s.Delta...)
+}
+
+// ParseStep reads what Append wrote. Delta is a part of b.
+func ParseStep(b []byte) (*Step, error) {
+	p := stepParser{b: b}
+	if p.byte() != stepFormat {
+		return nil, fmt.Errorf("%w: unknown format", ErrStep)
+	}
+	s := &Step{Operator: p.uint(), Partition: uint32(p.uint()), Epoch: p.uint(), Seq: p.uint(), Clock: stream.Time(p.int())}
+	for range p.count() {
+		n := p.uint()
+		s.Flips = append(s.Flips, eventtime.Flip{Input: int(n >> 1), Idle: n&1 != 0})
+	}
+	for range p.count() {
+		r := Read{Input: int(p.uint()), From: topics.Sequence(p.uint())}
+		r.To = r.From + topics.Sequence(p.uint())
+		r.Count = int(p.uint())
+		s.Reads = append(s.Reads, r)
+	}
+	for range p.count() {
+		s.Ends = append(s.Ends, topics.Sequence(p.uint()))
+	}
+	if len(p.b) < 9 {
+		p.bad = true
+	}
+	if p.bad {
+		return nil, fmt.Errorf("%w: it ends too early", ErrStep)
+	}
+	s.Digest = binary.LittleEndian.Uint64(p.b)
+	switch p.b[8] {
+	case 0:
+		if len(p.b) > 9 {
+			return nil, fmt.Errorf("%w: something follows it", ErrStep)
+		}
+	case 1:
+		s.Delta = p.b[9:len(p.b):len(p.b)]
+	default:
+		return nil, fmt.Errorf("%w: neither with nor without a delta", ErrStep)
+	}
+	return s, nil
+}
+
+type stepParser struct {
+	b   []byte
+	bad bool
+}
+
+func (p *stepParser) byte() byte {
+	if len(p.b) == 0 {
+		p.bad = true
+		return 0
+	}
+	c := p.b[0]
+	p.b = p.b[1:]
+	return c
+}
+
+func (p *stepParser) uint() uint64 {
+	v, n := binary.Uvarint(p.b)
+	if n <= 0 {
+		p.bad = true
+		return 0
+	}
+	p.b = p.b[n:]
+	return v
+}
+
+func (p *stepParser) int() int64 {
+	v, n := binary.Varint(p.b)
+	if n <= 0 {
+		p.bad = true
+		return 0
+	}
+	p.b = p.b[n:]
+	return v
+}
+
+// count reads how many items follow; each takes a byte at least.
+func (p *stepParser) count() int {
+	n := p.uint()
+	if n > uint64(len(p.b)) {
+		p.bad = true
+		return 0
+	}
+	return int(n)
+}
+
+// digest is a figure of a step's effects.
+func digest(delta []byte, outputs []Output) uint64 {
+	d := xxhash.New()
+	var head [8]byte
+	part := func(b []byte) {
+		binary.LittleEndian.PutUint64(head[:], uint64(len(b)))
+		_, _ = d.Write(head[:]) // never fails
+		_, _ = d.Write(b)
+	}
+	part(delta)
+	for i := range outputs {
+		o := &outputs[i]
+		binary.LittleEndian.PutUint64(head[:], uint64(o.Sink))
+		_, _ = d.Write(head[:])
+		part([]byte(o.Subject))
+		part(o.Header)
+		part(o.Payload)
+	}
+	return d.Sum64()
+}

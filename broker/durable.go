@@ -104,26 +104,33 @@ func (b *Broker) clock() func() topics.Nanos {
 func (d *durable) join(o *config.Options) {
 	b := d.b
 	d.wg.Go(d.work)
-	d.plans = scheduling.New(scheduling.Options{Account: b.front.Account, Log: b.cfg.Log})
-	d.copies = sourcing.New(sourcing.Options{
+	d.plans = scheduling.New(scheduling.Options{Account: b.front.Account, Now: d.now, Log: b.cfg.Log})
+	so := sourcing.Options{
 		State: d.state, Account: b.front.Account, APIPrefix: domainAPI(o.JetStream.Domain), Log: b.cfg.Log,
-	})
-	l := o.JetStream.Limits
+	}
+	ao := advertise.Options{
+		Catalogue: d.state, Now: d.now, Log: b.cfg.Log,
+		MayKeep: func(account string) bool { return b.options.Load().LimitsOf(account) != nil },
+	}
 	var peers jetstream.Cluster
 	if b.links != nil {
-		peers = jetstream.NewNodes(d.state, b.links.net, b.links.mesh)
+		all := jetstream.NewNodes(d.state, b.links.net, b.links.mesh)
+		peers, so.Peers, ao.Peers = all, all, all
+		ao.Seen = func(t *state.Topic, node string) { d.api.Seen(t, node) }
 	}
+	d.copies = sourcing.New(so)
+	l := o.JetStream.Limits
 	d.api = jetstream.New(jetstream.Options{
-		State: d.state, Peers: peers, Server: b.front, Engine: d.engines.of, Sources: d.copies.Info,
+		State: d.state, Peers: peers, Server: b.front, Engine: d.engines.of, Sources: d.copies.Info, Mirrors: d.copies.Mirrors, Now: d.now,
 		ServerName: b.name(o), Domain: o.JetStream.Domain, Cluster: o.Cluster.Name, Lenient: !o.JetStream.Strict,
 		MaxDuplicates: l.DuplicateWindow, MaxRequestBatch: l.MaxRequestBatch, MaxAckPending: max(l.MaxAckPending, 0),
 		QueueLimit: o.JetStream.RequestQueue, Log: b.cfg.Log,
 	})
-	d.adverts = advertise.New(advertise.Options{
-		Catalogue: d.state, Log: b.cfg.Log,
-		MayKeep: func(account string) bool { return b.options.Load().LimitsOf(account) != nil },
-	})
+	d.adverts = advertise.New(ao)
 }
+
+// now is the time that entries get.
+func (d *durable) now() time.Time { return time.Unix(0, int64(d.state.Now())) }
 
 // serve begins to apply to the rooms what the groups decide, and to answer the
 // API.
@@ -144,8 +151,20 @@ func (d *durable) serve(o *config.Options) error {
 			}
 			d.copies.Lead()
 			d.plans.Lead()
+			if leads {
+				d.api.Leads(g.ID())
+			}
 		},
-		OnCatalogueLeader: d.adverts.Lead,
+		OnLeaderKnown: func(g *state.Group, leader string) {
+			d.api.LeaderKnown(g.ID(), leader)
+			d.copies.Lead()
+		},
+		OnCatalogueLeader: func(leads bool) {
+			d.adverts.Lead(leads)
+			if leads {
+				d.api.Leads(topics.CatalogueGroup)
+			}
+		},
 		OnConsumer: func(t *state.Topic, name string, c state.Change) {
 			tell := func() {
 				if e := d.engines.of(t.Group().ID()); e != nil {

@@ -136,6 +136,7 @@ func (d *durable) engineOptions(g *state.Group, o *config.Options) delivery.Opti
 			}
 		},
 		Domain: o.JetStream.Domain,
+		Now:    d.state.Now,
 		Log:    d.b.cfg.Log,
 	}
 }

@@ -17,7 +17,9 @@ func Test11Retries(t *testing.T) {
 	w := begin(t, 11, harness.ClusterOptions{})
 	w.create("T", 3, nil)
 	for _, name := range []string{"r1", "r2", "r3"} {
-		w.publish("T", name, func(p *publisher) { p.ids, p.retry, p.wait, p.every = true, true, 150*time.Millisecond, 5*time.Millisecond })
+		w.publish("T", name, func(p *publisher) {
+			p.ids, p.retry, p.wait, p.every = true, true, 150*time.Millisecond, 5*time.Millisecond
+		})
 	}
 	for end := time.Now().Add(pick(8*time.Second, 5*time.Minute)); time.Now().Before(end); {
 		pause(time.Duration(300+w.rng.IntN(1200)) * time.Millisecond)
@@ -68,7 +70,10 @@ func Test11Window(t *testing.T) {
 		for deadline := time.Now().Add(30 * time.Second); ; pause(50 * time.Millisecond) {
 			m := &nats.Msg{Subject: "t.x", Data: []byte(id), Header: nats.Header{jetstream.MsgIDHeader: {id}}}
 			var ack *jetstream.PubAck
-			err := within(3*time.Second, func(ctx ctx) (err error) { ack, err = js.PublishMsg(ctx, m, jetstream.WithRetryAttempts(0)); return err })
+			err := within(3*time.Second, func(ctx ctx) (err error) {
+				ack, err = js.PublishMsg(ctx, m, jetstream.WithRetryAttempts(0))
+				return err
+			})
 			if err == nil {
 				return ack
 			}

@@ -18,7 +18,9 @@ func spread(times []time.Duration) string {
 	}
 	s := slices.Clone(times)
 	slices.Sort(s)
-	rank := func(p float64) time.Duration { return s[min(int(p*float64(len(s))), len(s)-1)].Round(10 * time.Millisecond) }
+	rank := func(p float64) time.Duration {
+		return s[min(int(p*float64(len(s))), len(s)-1)].Round(10 * time.Millisecond)
+	}
 	return fmt.Sprintf("p50 %s, p99 %s (n=%d)", rank(0.5), rank(0.99), len(s))
 }
 

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -17,10 +18,15 @@ import (
 // hosts are network namespaces on a bridge, each with an address of its own. The
 // test itself reaches them from the bridge.
 type hosts struct {
-	tag    string // hb<pid>: of the bridge
-	subnet string // 10.213.7
-	count  int
+	bridge string   // hb<pid>-<number>
+	subnet string   // 10.213.7
+	spaces []string // and the interfaces outside of them: hb<pid>-<number>
 }
+
+// named counts the names given: what is deleted stays around for a moment.
+var named atomic.Int32
+
+func nextName() string { return fmt.Sprintf("hb%d-%d", os.Getpid(), named.Add(1)) }
 
 // newHosts makes the bridge. The error says why this machine can't have one.
 func newHosts(t testing.TB) (*hosts, error) {
@@ -31,30 +37,29 @@ func newHosts(t testing.TB) (*hosts, error) {
 		return nil, err
 	}
 	sweepHosts()
-	h := &hosts{tag: fmt.Sprintf("hb%d", os.Getpid())}
+	h := &hosts{bridge: nextName()}
 	taken, err := run("ip", "-o", "-4", "addr")
 	if err != nil {
 		return nil, err
 	}
-	for k := os.Getpid() % 250; h.subnet == ""; k = (k + 1) % 250 {
+	for k := (os.Getpid() + int(named.Load())) % 250; h.subnet == ""; k = (k + 1) % 250 {
 		if s := fmt.Sprintf("10.213.%d", k); !strings.Contains(taken, " "+s+".") {
 			h.subnet = s
 		}
 	}
-	_, _ = run("ip", "link", "del", h.tag) // of a test before this one
-	if _, err := run("ip", "link", "add", h.tag, "type", "bridge"); err != nil {
+	if _, err := run("ip", "link", "add", h.bridge, "type", "bridge"); err != nil {
 		return nil, err
 	}
 	t.Cleanup(func() {
-		for i := range h.count {
-			_, _ = run("ip", "netns", "del", h.space(i))
+		for _, s := range h.spaces {
+			_, _ = run("ip", "netns", "del", s)
 		}
-		_, _ = run("ip", "link", "del", h.tag)
+		_, _ = run("ip", "link", "del", h.bridge)
 	})
-	if _, err := run("ip", "addr", "add", h.subnet+".254/24", "dev", h.tag); err != nil {
+	if _, err := run("ip", "addr", "add", h.subnet+".254/24", "dev", h.bridge); err != nil {
 		return nil, err
 	}
-	_, err = run("ip", "link", "set", h.tag, "up")
+	_, err = run("ip", "link", "set", h.bridge, "up")
 	return h, err
 }
 
@@ -76,20 +81,17 @@ func sweepHosts() {
 	}
 }
 
-func (h *hosts) space(i int) string   { return fmt.Sprintf("%s-%d", h.tag, i+1) }
 func (h *hosts) address(i int) string { return fmt.Sprintf("%s.%d", h.subnet, i+1) }
 
 // add makes the next host and returns its address.
 func (h *hosts) add() (string, error) {
-	i := h.count
-	space, outer := h.space(i), h.space(i)
-	if len(outer) > 15 {
-		return "", fmt.Errorf("interface name %s is too long", outer)
-	}
+	i, space := len(h.spaces), nextName()
+	outer := space
+	h.spaces = append(h.spaces, space)
 	for _, line := range []string{
 		"ip netns add " + space,
 		"ip link add " + outer + " type veth peer name eth0 netns " + space,
-		"ip link set " + outer + " master " + h.tag + " up",
+		"ip link set " + outer + " master " + h.bridge + " up",
 		"ip -n " + space + " addr add " + h.address(i) + "/24 dev eth0",
 		"ip -n " + space + " link set lo up",
 		"ip -n " + space + " link set eth0 up",
@@ -99,7 +101,6 @@ func (h *hosts) add() (string, error) {
 			return "", err
 		}
 	}
-	h.count++
 	return h.address(i), nil
 }
 
@@ -112,7 +113,7 @@ func (h *hosts) start(i int, cmd *exec.Cmd) error {
 		return err
 	}
 	defer own.Close()
-	other, err := os.Open("/run/netns/" + h.space(i))
+	other, err := os.Open("/run/netns/" + h.spaces[i])
 	if err != nil {
 		return err
 	}
@@ -122,7 +123,7 @@ func (h *hosts) start(i int, cmd *exec.Cmd) error {
 	}
 	err = cmd.Start()
 	if back := unix.Setns(int(own.Fd()), unix.CLONE_NEWNET); back != nil {
-		panic(fmt.Sprintf("a thread is stuck in namespace %s: %v", h.space(i), back))
+		panic(fmt.Sprintf("a thread is stuck in namespace %s: %v", h.spaces[i], back))
 	}
 	return err
 }
@@ -130,9 +131,9 @@ func (h *hosts) start(i int, cmd *exec.Cmd) error {
 // cut makes packets from one host to another go to a hardware address that
 // nobody has, which loses them without a word, or undoes that.
 func (h *hosts) cut(from, to int, cut bool) error {
-	args := []string{"-n", h.space(from), "neigh", "del", h.address(to), "dev", "eth0"}
+	args := []string{"-n", h.spaces[from], "neigh", "del", h.address(to), "dev", "eth0"}
 	if cut {
-		args = []string{"-n", h.space(from), "neigh", "replace", h.address(to), "lladdr", "02:00:00:00:ff:ff", "nud", "permanent", "dev", "eth0"}
+		args = []string{"-n", h.spaces[from], "neigh", "replace", h.address(to), "lladdr", "02:00:00:00:ff:ff", "nud", "permanent", "dev", "eth0"}
 	}
 	_, err := run("ip", args...)
 	return err

@@ -28,7 +28,9 @@ type Catalogue interface {
 // Options are what a Service is made of. Catalogue is required.
 type Options struct {
 	Catalogue Catalogue
-	Now       func() time.Time // default time.Now
+	// Now is what leases are measured by. It should be monotonic, so that no step of
+	// the clock ends one; default time.Now.
+	Now func() time.Time
 	// MayKeep tells whether an account may have topics; nil: all may.
 	MayKeep func(account string) bool
 	// Peers is the way to the node that leads the catalogue; nil on a single node.

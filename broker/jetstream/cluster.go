@@ -78,7 +78,7 @@ func (s *Service) forward(node string, m *front.Message) bool {
 			return false
 		}
 		c := *m
-		c.Header = withHop(m.Header)
+		c.Header, c.Forwarded = withHop(m.Header), ""
 		m = &c
 	}
 	return s.o.Peers.Forward(node, m) == nil

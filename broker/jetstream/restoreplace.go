@@ -82,7 +82,7 @@ func (r *request) handOver(ctx context.Context, t *state.Topic) error {
 		}
 		if leader != "" && leader != s.o.Peers.Name() {
 			m := *r.msg
-			m.Header = wire.HeaderSet(m.Header, restoreHeader, "1")
+			m.Header, m.Forwarded = wire.HeaderSet(m.Header, restoreHeader, "1"), ""
 			if s.o.Peers.Forward(leader, &m) == nil {
 				return errHandedOn
 			}

@@ -142,6 +142,27 @@ func (s *Store) List() ([]*raft.SnapshotMeta, error) {
 	return metas, nil
 }
 
+// Verify reads all snapshots and checks them. The error is a *disk.CorruptError for
+// damage in any of them.
+func (s *Store) Verify() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	names, err := s.namesLocked()
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		_, f, err := s.read(name)
+		if err != nil {
+			return err
+		}
+		if err := f.Close(); err != nil {
+			return fmt.Errorf("close a snapshot: %w", err)
+		}
+	}
+	return nil
+}
+
 // Generations returns the indexes of the newest readable snapshot and of the one
 // before; 0 where there is none.
 func (s *Store) Generations() (newest, older uint64, err error) {

@@ -27,7 +27,7 @@ func (m *dataMachine) Marker(full bool) []byte {
 }
 
 // OnMark implements replication.Marked.
-func (m *dataMachine) OnMark(f func(replication.Mark)) { m.marked = f }
+func (m *dataMachine) OnMark(f func(replication.Mark)) { m.marked.Store(&f) }
 
 // applyMarker says what this replica holds. The quick digest is made in any case: it
 // begins anew at each marker.
@@ -40,8 +40,8 @@ func (m *dataMachine) applyMarker(body []byte) error {
 	if mark.Digest, mark.Known, err = m.data.Mark(mark.Full); err != nil {
 		return err
 	}
-	if m.marked != nil {
-		m.marked(mark)
+	if tell := m.marked.Load(); tell != nil {
+		(*tell)(mark)
 	}
 	return nil
 }

@@ -62,7 +62,7 @@ type dataMachine struct {
 	last  atomic.Int64 // time of the last entry applied
 
 	refill refills
-	marked func(replication.Mark) // told of markers; may be nil
+	marked atomic.Pointer[func(replication.Mark)] // told of markers
 
 	index   topics.Index // of the entry being applied
 	held    holdings

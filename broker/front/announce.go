@@ -94,7 +94,9 @@ func (x *announcer) remove(u *sub) {
 
 // countLocked unlocks.
 func (x *announcer) countLocked(e *announced, n int) {
-	e.count += n
+	if !e.off {
+		e.count += n
+	}
 	first := e.count == 0 || n > 0 && e.count == 1
 	if e.off || e.dirty || e.queue == "" && !first {
 		x.mu.Unlock()

@@ -34,7 +34,7 @@ func (st *stager) flush() {
 	if len(st.farSlow) > 0 {
 		st.waitForRemotes()
 	}
-	if st.self != nil && st.self.holdUntil.Load() != 0 {
+	if st.self != nil && st.self.held.Load() != nil {
 		st.heldBack()
 	}
 }
@@ -114,14 +114,11 @@ func (st *stager) handOver(t *session, pieces []piece, size, msgs int, inline bo
 // for again until it does: it is left to be cut off.
 func (st *stager) waitForSlow() {
 	if st.from != "" {
-		st.sawSlow = true // the publisher is told, on its node
+		st.behind = append(st.behind, st.slow...) // the publisher is held back on its node
 	} else if !st.srv.opts().NoFastProducerStall {
 		deadline := time.Now().Add(stallTotalMax)
 		for _, t := range st.slow {
-			if t.stuckAt.Load() == t.out.written.Load()+1 {
-				continue
-			}
-			for st.waitRoom(t) && time.Now().Before(deadline) {
+			for st.waits(t) && t.waitRoom() && time.Now().Before(deadline) {
 			}
 		}
 	}
@@ -129,28 +126,10 @@ func (st *stager) waitForSlow() {
 	st.slow = st.slow[:0]
 }
 
-// waitRoom waits for one receiver, and tells whether to go on waiting: it has
-// no room yet, but is taking its bytes.
-func (st *stager) waitRoom(t *session) bool {
-	before := t.out.written.Load()
-	room := t.out.waitRoom()
-	if room == nil {
+// waits counts a wait, if there is going to be one.
+func (st *stager) waits(t *session) bool {
+	if t.stuckAt.Load() == t.out.written.Load()+1 || t.out.pending.Load() < t.out.stallAt() {
 		return false
 	}
-	st.srv.stalled.Add(1)
-	if st.self != nil {
-		st.self.stalls.Add(1)
-	}
-	timer := time.NewTimer(stallMax)
-	defer timer.Stop()
-	select {
-	case <-room:
-		return false
-	case <-timer.C:
-	}
-	taken := t.out.written.Load() - before
-	if taken == 0 {
-		t.stuckAt.Store(before + 1)
-	}
-	return taken >= stallBytesMin
+	return st.countStall()
 }

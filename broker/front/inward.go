@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"slices"
 )
 
 // Inbound delivers what a peer sends. One goroutine at a time.
@@ -46,8 +47,10 @@ func (s *Server) NewInbound(from string, unknown func(account string)) *Inbound 
 type Delivered struct {
 	Msgs int
 	// SlowFor is the id, on the node it came from, of the client that published
-	// the batch, when a receiver is far behind: it should be held back.
+	// the batch, when a receiver is far behind: it should be held back until Wait
+	// returns false. Wait waits a little.
 	SlowFor uint64
+	Wait    func() (again bool)
 	// Back are messages that nobody takes here any more, to be sent to the peer.
 	Back []byte
 }
@@ -86,11 +89,12 @@ func (in *Inbound) Deliver(batch []byte) (d Delivered, err error) {
 	in.srv.countIn(to.account, int64(d.Msgs), int64(len(batch)))
 	to.st.flush()
 	d.Back, to.back = to.back, nil
-	if to.st.sawSlow {
-		to.st.sawSlow = false
+	if len(to.st.behind) > 0 {
 		if client != nil {
-			d.SlowFor = client.ID
+			d.SlowFor, d.Wait = client.ID, waitFor(slices.Clone(to.st.behind))
 		}
+		clear(to.st.behind)
+		to.st.behind = to.st.behind[:0]
 	}
 	return d, err
 }

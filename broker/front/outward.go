@@ -233,15 +233,6 @@ func (st *stager) countStall() bool {
 	return true
 }
 
-// heldBack waits as another node asked for; see Hold.
-func (st *stager) heldBack() {
-	until := st.self.holdUntil.Swap(0)
-	if d := time.Until(time.Unix(0, until)); d > 0 && !st.srv.opts().NoFastProducerStall {
-		st.countStall()
-		time.Sleep(min(d, stallMax))
-	}
-}
-
 // identBytes is who the client is, as other nodes are told. Reader only.
 func (s *session) identBytes() []byte {
 	rules := s.rules() != nil

@@ -1,9 +1,6 @@
 package front
 
-import (
-	"sync/atomic"
-	"time"
-)
+import "sync/atomic"
 
 // Cluster is told what the other nodes must know. Its methods are called with no
 // lock held, by any goroutine, and must not block.
@@ -100,12 +97,4 @@ func (i *RemoteInterest) Remove() {
 	u.remote.subs.Add(-1)
 	u.account.remote.Add(-1)
 	u.account.watch.changed(u.account, u.subject)
-}
-
-// Hold makes a client of this node wait a little before it publishes more: a
-// receiver of its on another node is far behind.
-func (s *Server) Hold(cid uint64, d time.Duration) {
-	if c := s.session(cid); c != nil {
-		c.holdUntil.Store(time.Now().Add(min(d, stallMax)).UnixNano())
-	}
 }

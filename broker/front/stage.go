@@ -67,8 +67,8 @@ type stager struct {
 	farDirty []*remoteStage
 	farSlow  []*Remote
 	picks    []pick
-	from     string // of messages that came from a peer: its name
-	sawSlow  bool   // a receiver is far behind
+	from     string     // of messages that came from a peer: its name
+	behind   []*session // of from: receivers that are far behind
 
 	outMsgs, outBytes int64 // since the last flush
 	slow              []*session

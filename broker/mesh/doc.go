@@ -16,11 +16,19 @@
 // Up to queueMax bytes wait for one peer. Publishers are held back from behindAt
 // on as long as the peer takes something. One that has taken nothing for
 // stuckAfter gets no more messages until it does: they are dropped and counted.
-// Nobody waits for it.
+// Nobody waits for it. A client whose receiver on another node is far behind is
+// held back on its own node, by itself: what others send there goes on.
+//
+// # Queue groups
+//
+// A member is picked where a message is published, in proportion to the members on
+// all nodes. When the last one of a node has left while a message was on its way,
+// the message comes back, once, and another is picked.
 //
 // # Goroutines
 //
 // One, started by Start and awaited by Close: it tells changes of interest and
-// looks after peers that are stuck. The rest runs on the network's goroutines (one
-// for each peer) and on those of publishers.
+// looks after peers that are stuck. One for each client of a peer that is being
+// held back. The rest runs on the network's goroutines (one for each peer) and on
+// those of publishers.
 package mesh

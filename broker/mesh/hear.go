@@ -11,10 +11,8 @@ import (
 const (
 	// batchBytesMax bounds a batch that comes in parts.
 	batchBytesMax = 80 << 20
-	// holdFor is how long a publisher is held back for a slow receiver here, and
-	// holdEvery how often that is asked.
-	holdFor   = 50 * time.Millisecond
-	holdEvery = 20 * time.Millisecond
+	// holdRenew is how often a peer is asked again to hold a publisher back.
+	holdRenew = time.Second
 )
 
 type heardKey struct{ account, subject, queue string }
@@ -57,7 +55,11 @@ func (m *Mesh) receive(from string, _ peer.Channel, chunk []byte) {
 		}
 	case chunkSlow:
 		if cid, w := binary.Uvarint(chunk[1:]); w > 0 {
-			m.srv.Hold(cid, holdFor)
+			m.srv.Hold(cid)
+		}
+	case chunkRoom:
+		if cid, w := binary.Uvarint(chunk[1:]); w > 0 {
+			m.srv.Release(cid)
 		}
 	case chunkAsk:
 		if l.up.Load() {
@@ -93,24 +95,39 @@ func (l *link) deliver(batch []byte) {
 		_ = l.send(d.Back) // else they are lost, as what was on its way is
 	}
 	if d.SlowFor != 0 {
-		l.slow(d.SlowFor)
+		l.slow(d.SlowFor, d.Wait)
 	}
 }
 
-// slow asks the peer to hold a publisher back.
-func (l *link) slow(cid uint64) {
-	now := time.Now()
-	if now.Sub(l.slowSent[cid]) < holdEvery {
+// slow has a publisher held back until its receivers here have room.
+func (l *link) slow(cid uint64, wait func() (again bool)) {
+	if l.holds[cid] {
 		return
 	}
-	if len(l.slowSent) >= 1024 {
-		clear(l.slowSent)
-	}
-	l.slowSent[cid] = now
+	l.holds[cid] = true
+	l.m.spawn(func() {
+		for asked := (time.Time{}); ; {
+			if now := time.Now(); now.Sub(asked) >= holdRenew {
+				asked = now
+				l.about(chunkSlow, cid)
+			}
+			if !wait() || l.m.stopping() {
+				break
+			}
+		}
+		l.about(chunkRoom, cid)
+		l.receiving.Lock()
+		delete(l.holds, cid)
+		l.receiving.Unlock()
+	})
+}
+
+// about says something about a publisher there.
+func (l *link) about(kind byte, cid uint64) {
 	l.sending.Lock()
 	defer l.sending.Unlock()
-	// When there is no room for it, it isn't said: it would come too late.
-	_ = l.chunkLocked(binary.AppendUvarint([]byte{chunkSlow}, cid))
+	// When there is no room for it, it isn't said: a hold expires.
+	_ = l.chunkLocked(binary.AppendUvarint([]byte{kind}, cid))
 }
 
 // hear takes in what the peer listens to.

@@ -51,7 +51,7 @@ type link struct {
 	round     uint64 // of full tellings
 	partial   []byte // of a long batch
 	missing   int
-	slowSent  map[uint64]time.Time
+	holds     map[uint64]bool // publishers there that are held back
 }
 
 type counters struct{ msgs, bytes atomic.Int64 }
@@ -62,7 +62,7 @@ func (c *counters) add(msgs, bytes int) {
 }
 
 func newLink(m *Mesh, name string) *link {
-	l := &link{m: m, name: name, heard: map[heardKey]*heard{}, slowSent: map[uint64]time.Time{}}
+	l := &link{m: m, name: name, heard: map[heardKey]*heard{}, holds: map[uint64]bool{}}
 	l.inbound = m.srv.NewInbound(name, m.unknownAccount)
 	return l
 }

@@ -55,7 +55,6 @@ type Mesh struct {
 
 	stop chan struct{}
 	wait sync.WaitGroup
-	once sync.Once
 
 	// telling makes changes of interest leave one after another. It is taken
 	// before a peer's locks.
@@ -94,8 +93,30 @@ func (m *Mesh) Start() {
 
 // Close stops it, before the network and the server are closed.
 func (m *Mesh) Close() {
-	m.once.Do(func() { close(m.stop) })
+	m.mu.Lock()
+	if !m.stopping() {
+		close(m.stop)
+	}
+	m.mu.Unlock()
 	m.wait.Wait()
+}
+
+// spawn runs f unless the mesh is closed.
+func (m *Mesh) spawn(f func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.stopping() {
+		m.wait.Go(f)
+	}
+}
+
+func (m *Mesh) stopping() bool {
+	select {
+	case <-m.stop:
+		return true
+	default:
+		return false
+	}
 }
 
 // Forward hands a message to the internal services of another node, as if it had

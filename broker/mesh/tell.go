@@ -14,6 +14,7 @@ const (
 	chunkPart     = 'P' // length of a batch that follows in chunks of its own:
 	chunkMore     = 'p' // a part of it
 	chunkSlow     = 'S' // a client there publishes faster than somebody here reads
+	chunkRoom     = 's' // no more
 	chunkAsk      = 'A' // tell me everything
 )
 

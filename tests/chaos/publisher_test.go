@@ -27,6 +27,7 @@ type publisher struct {
 	every  time.Duration // pause between messages
 	size   int
 	wait   time.Duration // for an answer
+	timed  bool          // keeps how long answers took
 
 	nc   *nats.Conn
 	sub  *nats.Subscription
@@ -38,6 +39,7 @@ type publisher struct {
 	lastOK time.Time
 	gap    time.Duration // longest time without an ack
 	refuse map[string]int
+	took   []time.Duration
 
 	stop chan struct{}
 	done sync.WaitGroup
@@ -50,6 +52,7 @@ type sent struct {
 	duplicate bool   // by an ack that said so
 	refused   bool   // by an answer with an error
 	open      bool   // counts against the window
+	at        time.Time
 	answered  chan struct{}
 }
 
@@ -91,7 +94,7 @@ func (p *publisher) run(inbox string) {
 		}
 		answered := make(chan struct{})
 		p.mu.Lock()
-		p.msgs = append(p.msgs, sent{open: true, answered: answered})
+		p.msgs = append(p.msgs, sent{open: true, answered: answered, at: time.Now()})
 		p.mu.Unlock()
 		p.send(n, inbox)
 		p.done.Go(func() { p.follow(n, inbox, answered) })
@@ -188,6 +191,9 @@ func (p *publisher) answer(m *nats.Msg) {
 		}
 		if s.seq == 0 {
 			p.acks++
+			if p.timed {
+				p.took = append(p.took, time.Since(s.at))
+			}
 		}
 		s.seq, s.duplicate = r.Seq, s.duplicate || r.Duplicate
 		p.gap = max(p.gap, time.Since(p.lastOK))
@@ -301,5 +307,14 @@ func (p *publisher) refusals() map[string]int {
 	for k, v := range p.refuse {
 		out[k] = v
 	}
+	return out
+}
+
+// times returns how long answers took since the last call.
+func (p *publisher) times() []time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out := p.took
+	p.took = nil
 	return out
 }

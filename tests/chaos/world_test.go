@@ -79,6 +79,7 @@ type world struct {
 	mu      sync.Mutex
 	faults  map[string]int
 	figures []string
+	own     map[string]map[uint64]bool // by stream: sequences that no publisher's messages have
 }
 
 // newWorld begins a check: seed, target, and a cluster that isn't started.

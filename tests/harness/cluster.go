@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -44,8 +45,9 @@ type Cluster struct {
 
 	t     testing.TB
 	o     ClusterOptions
-	hosts *hosts // nil without namespaces
-	relay *relay // nil without proxies
+	made  []*Node // all there ever were
+	hosts *hosts  // nil without namespaces
+	relay *relay  // nil without proxies
 	paths map[[2]int]bool
 }
 
@@ -85,7 +87,7 @@ func NewCluster(t testing.TB, o ClusterOptions) *Cluster {
 		c.configure(n)
 	}
 	t.Cleanup(func() {
-		for _, n := range c.Nodes {
+		for _, n := range c.made {
 			n.Kill()
 			if t.Failed() {
 				t.Logf("%s, last lines of its log:\n%s", n.Name, lastLines([]byte(n.Output()), 15))
@@ -97,7 +99,7 @@ func NewCluster(t testing.TB, o ClusterOptions) *Cluster {
 
 // add makes the next node's folder, disk and address.
 func (c *Cluster) add() (*Node, error) {
-	i := len(c.Nodes)
+	i := len(c.made)
 	n := &Node{Name: fmt.Sprintf("n%d", i+1), Index: i, cluster: c, program: c.o.Program, Dir: c.t.TempDir()}
 	n.Log, n.Conf, n.Store = filepath.Join(n.Dir, "log"), filepath.Join(n.Dir, "server.conf"), filepath.Join(n.Dir, "store")
 	if c.o.DiskMB > 0 {
@@ -117,8 +119,13 @@ func (c *Cluster) add() (*Node, error) {
 	} else {
 		n.Host, n.ClientPort, n.ClusterPort, n.HTTPPort = "127.0.0.1", FreePort(c.t), FreePort(c.t), FreePort(c.t)
 	}
-	c.Nodes = append(c.Nodes, n)
+	c.Nodes, c.made = append(c.Nodes, n), append(c.made, n)
 	return n, nil
+}
+
+// Forget drops a node from Nodes; its process is left as it is until the end.
+func (c *Cluster) Forget(n *Node) {
+	c.Nodes = slices.DeleteFunc(slices.Clone(c.Nodes), func(x *Node) bool { return x == n })
 }
 
 // Add prepares one more node, which has the others as its routes.

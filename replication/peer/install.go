@@ -35,11 +35,11 @@ type outgoing struct {
 // snapshot and reads it as a stream. There is no limit on how long it takes: it
 // fails when the follower says nothing for ten seconds.
 func (t *Transport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, args *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
-	l := t.n.link(string(target))
+	l := t.n.link(nodeOf(target))
 	if l == nil {
 		return ErrNoPeer
 	}
-	o := &outgoing{peer: string(target), data: data, size: args.Size, done: make(chan struct{})}
+	o := &outgoing{peer: nodeOf(target), data: data, size: args.Size, done: make(chan struct{})}
 	var cancel context.CancelFunc
 	o.ctx, cancel = context.WithCancel(t.ctx)
 	token := rand.Uint64() | 1

@@ -66,6 +66,9 @@ func Open(o Options) (*Network, error) {
 	if o.Host == "" {
 		o.Host = "127.0.0.1"
 	}
+	if strings.Contains(o.Name, "/") {
+		return nil, fmt.Errorf("peer: the name of a node has no slash: %q", o.Name)
+	}
 	listen := net.JoinHostPort(strings.Trim(o.Host, "[]"), strconv.Itoa(o.Port))
 	if o.Secret == "" && o.TLS == nil {
 		for _, addr := range append([]string{listen}, o.Routes...) {

@@ -10,7 +10,7 @@ import (
 
 // Options is what a Network is opened with. Name and Cluster are required.
 type Options struct {
-	Name    string // of this node, unique in the cluster; at most 128 bytes
+	Name    string // of this node, unique in the cluster; at most 128 bytes, without a slash
 	Cluster string // nodes of another cluster are refused
 
 	Host      string   // where to listen; "" is 127.0.0.1

@@ -167,12 +167,22 @@ func TestCallsAndStreams(t *testing.T) {
 	if err := <-left; err == nil {
 		t.Fatal("the writer wasn't told")
 	}
-	r, _ = a.OpenStream(ctx, "b", "endless", nil)
-	go c.Kill("b")
+	if r, err = a.OpenStream(ctx, "b", "endless", nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(r, make([]byte, 100)); err != nil {
+		t.Fatal(err)
+	}
+	killed := make(chan struct{})
+	go func() {
+		defer close(killed)
+		c.Kill("b")
+	}()
 	if _, err := io.Copy(io.Discard, r); !errors.Is(err, peer.ErrLinkLost) {
 		t.Fatal(err)
 	}
 	<-left
+	<-killed
 	r.Close()
 }
 

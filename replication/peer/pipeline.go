@@ -55,7 +55,7 @@ type acked struct {
 
 // AppendEntriesPipeline implements raft.Transport.
 func (t *Transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAddress) (raft.AppendPipeline, error) {
-	l := t.n.link(string(target))
+	l := t.n.link(nodeOf(target))
 	if l == nil {
 		return nil, ErrNoPeer
 	}

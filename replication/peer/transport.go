@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,7 +36,9 @@ const (
 )
 
 // Transport is the raft transport of one replica: raft.Transport, raft.WithPreVote
-// and raft.WithClose. Addresses are names of nodes. RPCs name the replica they are
+// and raft.WithClose. An address is the name of a node, or that and anything after a
+// slash: "a/1f2e3d4c", as raft allows no two members with one address, and a node
+// has two while a new replica takes over from an old one. RPCs name the replica they are
 // meant for, and are refused (ErrWrongReplica) by any other: a replica that has lost
 // its files comes back with another id and can't vote for what the old one has seen.
 //
@@ -117,6 +120,14 @@ func (t *Transport) Close() error {
 // Consumer implements raft.Transport.
 func (t *Transport) Consumer() <-chan raft.RPC { return t.consumer }
 
+// nodeOf is the node of an address.
+func nodeOf(addr raft.ServerAddress) string {
+	if i := strings.LastIndexByte(string(addr), '/'); i > 0 {
+		return string(addr[:i])
+	}
+	return string(addr)
+}
+
 // LocalAddr is the name of this node.
 func (t *Transport) LocalAddr() raft.ServerAddress { return raft.ServerAddress(t.n.o.Name) }
 
@@ -145,10 +156,10 @@ func (t *Transport) TimeoutNow(id raft.ServerID, target raft.ServerAddress, args
 }
 
 func (t *Transport) small(id raft.ServerID, target raft.ServerAddress, args, resp any) error {
-	if string(target) == t.n.o.Name {
+	if nodeOf(target) == t.n.o.Name {
 		return t.toSelf(string(id), args, resp)
 	}
-	l := t.n.link(string(target))
+	l := t.n.link(nodeOf(target))
 	if l == nil {
 		return ErrNoPeer
 	}
@@ -193,12 +204,12 @@ func (t *Transport) toSelf(id string, args, resp any) error {
 func (t *Transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	kind, lane := wire.Append, uint32(t.group)
 	heartbeat := args.PrevLogEntry == 0 && args.PrevLogTerm == 0 && len(args.Entries) == 0 && args.LeaderCommitIndex == 0
-	l := t.n.link(string(target))
+	l := t.n.link(nodeOf(target))
 	switch {
 	case heartbeat:
 		kind, lane = wire.Raft, 0
 	case l == nil:
-		l = t.n.waitLink(t.ctx, string(target), reconnectFor)
+		l = t.n.waitLink(t.ctx, nodeOf(target), reconnectFor)
 	}
 	if l == nil {
 		return ErrNoPeer

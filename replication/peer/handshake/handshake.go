@@ -32,6 +32,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/heraldmq/herald/replication/peer/wire"
@@ -321,8 +322,8 @@ func (s *Session) readHello() error {
 		return &Refusal{Code: code, Remote: s.Remote.Name, Ours: true, Text: fmt.Sprintf(format, args...)}
 	}
 	switch {
-	case s.Remote.Name == "" || len(s.Remote.Name) > nameMax:
-		return fmt.Errorf("%w: a node without a name", wire.ErrFrame)
+	case s.Remote.Name == "" || len(s.Remote.Name) > nameMax || strings.Contains(s.Remote.Name, "/"):
+		return fmt.Errorf("%w: a node with the name %q", wire.ErrFrame, s.Remote.Name)
 	case s.Remote.Boot == c.Boot:
 		return refuse(Itself, "that is this node itself")
 	case cluster != c.Cluster:

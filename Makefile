@@ -6,7 +6,7 @@ TOOLS := $(CURDIR)/.tools
 # Folder of the nats.go conformance runner (see docs/conformance.md).
 CONFORMANCE ?= ../shared/conformance
 
-.PHONY: help build test race check fmt vet lint fuzz bench conformance crash soak demo cluster clean
+.PHONY: help build test race check fmt vet lint fuzz bench conformance crash soak chaos demo cluster clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -52,6 +52,9 @@ crash: ## long form of the kill -9 and power cut tests
 
 soak: ## everything at once, disturbed, for 10 minutes (HERALD_SOAK for another time)
 	HERALD_LONG=1 $(GO) test -count=1 -v -timeout 60m ./tests/soak/...
+
+chaos: ## every fault of docs/reliability.md against real clusters, in full (hours); TARGET=nats-server for the other
+	HERALD_LONG=1 $(GO) test -count=1 -v -timeout 12h ./tests/chaos -target $${TARGET:-brokerd}
 
 demo: ## the main job: an embedded broker, real earthquakes, a kill in the middle
 	$(GO) run ./cmd/pubsub demo

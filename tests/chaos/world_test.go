@@ -320,6 +320,7 @@ func (w *world) leader(stream string) *harness.Node {
 			return w.Node(i.Cluster.Leader)
 		}
 		if time.Now().After(deadline) {
+			w.figure("%s: acked %d, unavailable: %v", stream, w.acked(), err)
 			w.t.Fatalf("%s has no leader after a minute: %v", stream, err)
 		}
 	}

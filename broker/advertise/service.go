@@ -39,6 +39,8 @@ type Options struct {
 	// there are none.
 	Seen func(t *state.Topic, node string)
 	Log  *slog.Logger // default: discards
+
+	vouchEvery time.Duration // tests; default vouchEvery
 }
 
 // The bounds of the service.
@@ -104,6 +106,9 @@ type request struct {
 func New(o Options) *Service {
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.vouchEvery <= 0 {
+		o.vouchEvery = vouchEvery
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

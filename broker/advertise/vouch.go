@@ -110,10 +110,10 @@ func (s *Service) vouch() {
 		some := len(s.vouched.of) > 0
 		s.mu.Unlock()
 		if some {
-			look.Reset(vouchLook)
+			look.Reset(min(vouchLook, s.o.vouchEvery))
 		}
 		leader := s.o.Peers.Leader(topics.CatalogueGroup)
-		if !some || leader == "" || leader == s.o.Peers.Name() || leader == told && time.Since(at) < vouchEvery {
+		if !some || leader == "" || leader == s.o.Peers.Name() || leader == told && time.Since(at) < s.o.vouchEvery {
 			continue
 		}
 		told, at = "", time.Now()
@@ -134,7 +134,7 @@ func (s *Service) tellVouched(leader string) bool {
 			return false
 		}
 		list = list[n:]
-		ctx, cancel := context.WithTimeout(s.ctx, vouchEvery)
+		ctx, cancel := context.WithTimeout(s.ctx, requestPatience)
 		_, err = s.o.Peers.Call(ctx, leader, callVouch, body)
 		cancel()
 		if err != nil {

@@ -9,7 +9,10 @@ import (
 )
 
 // Flags of a marker.
-const markFull = 1 // look at everything, not only at what changed
+const (
+	markFull = 1 << iota // look at everything, not only at what changed
+	markAnew             // the digest begins anew
+)
 
 var _ replication.Marked = (*dataMachine)(nil)
 
@@ -20,6 +23,9 @@ func (m *dataMachine) Marker(full bool) []byte {
 	if full {
 		flags |= markFull
 	}
+	if m.unmarked.Load() {
+		flags |= markAnew
+	}
 	entry := topics.AppendEntryHeader(nil, topics.Nanos(m.last.Load()))
 	entry = topics.AppendRecord(entry, topics.RecordMarker, []byte{flags})
 	topics.SetRecords(entry, 1)
@@ -29,17 +35,17 @@ func (m *dataMachine) Marker(full bool) []byte {
 // OnMark implements replication.Marked.
 func (m *dataMachine) OnMark(f func(replication.Mark)) { m.marked.Store(&f) }
 
-// applyMarker says what this replica holds. The quick digest is made in any case: it
-// begins anew at each marker.
+// applyMarker says what this replica holds.
 func (m *dataMachine) applyMarker(body []byte) error {
 	if len(body) < 1 {
 		return fmt.Errorf("%w: body of a marker", topics.ErrBadEntry)
 	}
 	mark := replication.Mark{Index: m.index, Full: body[0]&markFull != 0}
 	var err error
-	if mark.Digest, mark.Known, err = m.data.Mark(mark.Full); err != nil {
+	if mark.Digest, mark.Known, err = m.data.Mark(mark.Full, body[0]&markAnew != 0); err != nil {
 		return err
 	}
+	m.unmarked.Store(!mark.Known)
 	if tell := m.marked.Load(); tell != nil {
 		(*tell)(mark)
 	}

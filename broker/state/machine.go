@@ -63,6 +63,9 @@ type dataMachine struct {
 
 	refill refills
 	marked atomic.Pointer[func(replication.Mark)] // told of markers
+	// unmarked: at the last marker this replica could not say what it holds. Where it
+	// leads, the next one begins the digest anew.
+	unmarked atomic.Bool
 
 	index   topics.Index // of the entry being applied
 	held    holdings

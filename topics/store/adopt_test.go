@@ -16,13 +16,13 @@ import (
 
 // mark is what a store says at a marker.
 func mark(s *Store) any {
-	digest, known, err := s.Mark(false)
+	digest, known, err := s.Mark(false, false)
 	return fmt.Sprint(digest, known, err)
 }
 
 // markFull is the same for one that looks at everything.
 func markFull(s *Store) any {
-	digest, known, err := s.Mark(true)
+	digest, known, err := s.Mark(true, true)
 	return fmt.Sprint(digest, known, err)
 }
 

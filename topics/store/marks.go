@@ -10,12 +10,12 @@ import (
 	"github.com/heraldmq/herald/topics/datafile"
 )
 
-// marks is what the store's quick digest is made of: a sum over what was stored and
-// removed since the last marker, and a sum over what the topics are. Both are sums,
+// marks is what the store's quick digest is made of: a sum over all that was ever stored
+// and removed, and a sum over what the topics are. Both are sums,
 // so that the order in which a replica comes to things doesn't matter. It is the
 // apply side's.
 type marks struct {
-	chain uint64 // of what was stored and removed since the last marker
+	chain uint64 // of what was stored and removed
 	known bool   // chain misses nothing
 	sum   uint64 // of the summaries of the topics
 	// all: sum is not up to date with any topic, and touched is not kept. So it is
@@ -68,13 +68,13 @@ func (m *marks) drop(t *Topic) {
 }
 
 // Mark returns a digest of what the store holds, for a marker in the log: replicas
-// that have applied the same entries since the marker before, and have the same
-// topics with the same counters, subjects, ids and consumers, get the same. It looks
-// only at the topics that changed. known is false where a replica can't tell: its
-// files are of a version that kept no digest, and there was no marker since. A full
-// one looks at all that Digest looks at, which takes a while and holds up readers. It is
-// called between Begin and End.
-func (s *Store) Mark(full bool) (digest uint64, known bool, err error) {
+// that have stored and removed the same, and have the same topics with the same
+// counters, subjects, ids and consumers, get the same. It looks only at the topics that
+// changed since the marker before. known is false where a replica can't tell: its files
+// are of a version that kept no digest; from a marker on that begins it anew, it can. A
+// full one looks at all that Digest looks at, which takes a while and holds up readers.
+// It is called between Begin and End.
+func (s *Store) Mark(full, anew bool) (digest uint64, known bool, err error) {
 	m := &s.marks
 	if full {
 		if digest, err = s.digest(); err != nil {
@@ -101,7 +101,9 @@ func (s *Store) Mark(full bool) (digest uint64, known bool, err error) {
 	clear(m.touched)
 	m.touched, m.all = m.touched[:0], false
 	digest, known = mix(mix(m.sum, m.chain), uint64(len(s.topics))^digest), m.known
-	m.chain, m.known = 0, true
+	if anew {
+		m.chain, m.known = 0, true
+	}
 	return digest, known, nil
 }
 
@@ -148,8 +150,8 @@ func hashText(s string) uint64 {
 	return mix(uint64(len(s)), uint64(datafile.Checksum(0, []byte(s))))
 }
 
-// chainMark is the sum since the last marker, as state.db has it: a replica that
-// starts anew goes on from it.
+// chainMark is the sum over what was stored and removed, as state.db has it: a replica
+// that is opened goes on from it.
 type chainMark struct {
 	chain   uint64
 	known   bool

@@ -6,6 +6,7 @@ import (
 
 	"github.com/hashicorp/raft"
 	"github.com/heraldmq/herald/replication/disk"
+	"github.com/heraldmq/herald/replication/peer"
 	"github.com/heraldmq/herald/topics"
 )
 
@@ -20,6 +21,11 @@ type Config struct {
 	// but errors afterwards. Default: log and os.Exit(70).
 	Fatal func(error)
 	Log   *slog.Logger // default: discard
+
+	// Network connects the node to the others of its cluster; nil: it is alone. It must
+	// not be started before the node is open, and is closed after the node.
+	Network *peer.Network
+	links   links // the same, for tests
 
 	// Transport returns the transport of a group. Default: a loopback that
 	// reaches nobody, for a group with one voter.
@@ -41,6 +47,7 @@ type Config struct {
 	StuckDeadline time.Duration // a proposal without outcome for longer is fatal; default 60 s
 	ReserveBytes  int64         // free disk space below which proposals are refused; default 16 MiB
 
+	DigestInterval   time.Duration // how often replicas compare what they hold, when something changed; default 10 s
 	HeartbeatTimeout time.Duration // default 1 s; also the election timeout
 
 	// FS is where the node's files are, except group 0's bbolt file. Default: the
@@ -67,6 +74,9 @@ func (c Config) withDefaults() Config {
 	if c.FS == nil {
 		c.FS = disk.OS{}
 	}
+	if c.Network != nil {
+		c.links = network{c.Network}
+	}
 	def(&c.SegmentBytes, 64<<20)
 	def(&c.TailBytes, 64<<20)
 	def(&c.SnapshotBytes, 64<<20)
@@ -83,7 +93,7 @@ func (c Config) withDefaults() Config {
 	if c.WriteDeadline == 0 {
 		// With one voter nobody could take over: waiting is better than exiting.
 		c.WriteDeadline = 30 * time.Second
-		if c.Transport != nil {
+		if c.Transport != nil || c.links != nil {
 			c.WriteDeadline = 3 * time.Second
 		}
 	}

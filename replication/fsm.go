@@ -40,12 +40,12 @@ func (m *machine) ApplyBatch(logs []*raft.Log) []any {
 		if len(results) != len(m.entries) {
 			panic("a state machine must answer every entry")
 		}
-		g.applied.Store(max(applied, logs[len(logs)-1].Index))
+		g.setApplied(max(applied, logs[len(logs)-1].Index))
 		g.meters.entries.Add(float64(len(m.entries)))
 		g.answer(m.entries, results)
 		clear(m.entries)
 	} else {
-		g.applied.Store(max(applied, logs[len(logs)-1].Index))
+		g.setApplied(max(applied, logs[len(logs)-1].Index))
 	}
 	if g.backlog.Add(bytes) >= g.snapshotBytes() && g.complete() {
 		signal(g.wanted)
@@ -67,8 +67,20 @@ func (m *machine) Restore(r io.ReadCloser) error {
 	if err := m.sm.Restore(r); err != nil {
 		return err
 	}
-	m.group.applied.Store(m.group.snapshot.Load())
+	m.group.restored()
 	return nil
+}
+
+// restored takes note of what the machine has after a Restore.
+func (g *Group) restored() {
+	applied := uint64(g.machine.sm.Applied())
+	g.setApplied(max(g.snapshot.Load(), applied))
+	if g.complete() {
+		return
+	}
+	g.flushMu.Lock()
+	defer g.flushMu.Unlock()
+	g.flushed, g.flushed1 = applied, applied
 }
 
 // persister is what raft sees of a Snapshot.

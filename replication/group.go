@@ -1,6 +1,7 @@
 package replication
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -28,13 +29,17 @@ type Group struct {
 	snapshots *snapshot.Store
 	anchor    *guard.Anchor
 	closers   []io.Closer
-	notify    chan bool // raft's leadership changes, every one
-	changes   chan bool // latest value
+	replica   string // its id in raft's configuration
+	trans     raft.Transport
+	ctx       context.Context // ends with the group
+	cancel    context.CancelFunc
 	meters    groupMeters
 	inherited uint64 // last entry for the machine that was in the log at the start
 
 	wanted    chan struct{} // a snapshot is wanted
 	more      chan struct{} // something waits in queue
+	review    chan struct{} // the members are to be looked at
+	handing   chan struct{} // held by the transfer that is going on
 	stop      chan struct{}
 	running   sync.WaitGroup
 	closeOnce sync.Once
@@ -43,6 +48,11 @@ type Group struct {
 	progress
 	proposals
 	care
+	leadership
+	membership membership
+	verify     verifier
+	tips       tip
+	endTenure  context.CancelFunc // owned by watch
 }
 
 // progress is how far the state machine is.
@@ -54,30 +64,10 @@ type progress struct {
 	flushMu  sync.Mutex
 	flushed  uint64 // what the machine's own files hold
 	flushed1 uint64 // the flush before
-}
 
-// watch follows raft's leadership. Every change must be taken at once: raft's main
-// goroutine waits for it. It is a goroutine.
-func (g *Group) watch() {
-	for {
-		var lead bool
-		select {
-		case lead = <-g.notify:
-		case <-g.stop:
-			return
-		}
-		g.mu.Lock()
-		g.leading = lead
-		g.mu.Unlock()
-		if !lead {
-			g.abandon(ErrNotLeader)
-		}
-		select {
-		case <-g.changes:
-		default:
-		}
-		g.changes <- lead // one deep, and only this goroutine fills it
-	}
+	wakeMu  sync.Mutex
+	wake    chan struct{} // closed at the next Apply; nil when nobody waits
+	waiting atomic.Bool   // somebody does
 }
 
 // snap takes snapshots when they are wanted. It is a goroutine.
@@ -100,23 +90,10 @@ func (g *Group) snap() {
 	}
 }
 
-// Leader returns who leads ("" when nobody is known to) and whether it is this
-// node.
-func (g *Group) Leader() (id string, isLeader bool) {
-	_, who := g.raft.LeaderWithID()
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return string(who), g.leading
-}
-
-// Voters returns how many members of the group vote, 0 when that can't be told.
+// Voters returns how many members of the group vote.
 func (g *Group) Voters() int {
-	f := g.raft.GetConfiguration()
-	if f.Error() != nil {
-		return 0
-	}
 	n := 0
-	for _, s := range f.Configuration().Servers {
+	for _, s := range g.servers() {
 		if s.Suffrage == raft.Voter {
 			n++
 		}
@@ -218,6 +195,15 @@ func (g *Group) Stats() Stats {
 	}
 }
 
+// spawn starts a goroutine of the group, unless it is closing.
+func (g *Group) spawn(f func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.closed {
+		g.running.Go(f)
+	}
+}
+
 // graceMax is how long Close waits for proposals on their way.
 const graceMax = time.Second
 
@@ -239,9 +225,13 @@ func (g *Group) close() error {
 // shutdown stops raft and the goroutines, and closes the files.
 func (g *Group) shutdown() error {
 	var errs []error
+	if c, ok := g.trans.(raft.WithClose); ok && g.node.links != nil {
+		errs = append(errs, c.Close()) // first: raft waits for what is on its way
+	}
 	if g.raft != nil {
 		errs = append(errs, g.raft.Shutdown().Error())
 	}
+	g.cancel()
 	close(g.stop)
 	g.running.Wait()
 	g.abandon(ErrClosed)

@@ -60,9 +60,3 @@ type FileReceiver interface {
 
 // Fetch asks the node a manifest is from; its FileSource answers.
 type Fetch func(ctx context.Context, request []byte) (io.ReadCloser, error)
-
-// Digester is a StateMachine that can say what it holds in few bytes: replicas that
-// have applied the same index give the same answer.
-type Digester interface {
-	Digest(ctx context.Context) (at topics.Index, digest []byte, err error)
-}

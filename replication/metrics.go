@@ -19,6 +19,8 @@ type meters struct {
 	commit  *prometheus.HistogramVec
 	size    *prometheus.HistogramVec
 	entries *prometheus.CounterVec
+
+	transfers prometheus.Counter
 }
 
 func newMeters() meters {
@@ -36,11 +38,13 @@ func newMeters() meters {
 		commit:  prometheus.NewHistogramVec(histogram("group_commit_seconds", "Time from a proposal until it is committed and applied, on the leader.", seconds), group),
 		size:    prometheus.NewHistogramVec(histogram("group_entry_bytes", "Bytes of an entry: what one proposal batches.", bytes), group),
 		entries: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "herald", Name: "group_entries_total", Help: "Entries applied since the start."}, group),
+
+		transfers: prometheus.NewCounter(prometheus.CounterOpts{Namespace: "herald", Name: "group_transfers_total", Help: "Leads that this node handed over."}),
 	}
 }
 
 func (m *meters) collect(ch chan<- prometheus.Metric) {
-	for _, c := range []prometheus.Collector{m.sync, m.written, m.records, m.append, m.commit, m.size, m.entries} {
+	for _, c := range []prometheus.Collector{m.sync, m.written, m.records, m.append, m.commit, m.size, m.entries, m.transfers} {
 		c.Collect(ch)
 	}
 }

@@ -2,6 +2,7 @@ package replication
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -26,6 +27,13 @@ type Node struct {
 	lock *os.File
 	wal  *wal.Log
 	meters
+	links   links // nil: alone
+	ctx     context.Context
+	cancel  context.CancelFunc
+	stop    chan struct{}
+	asking  sync.WaitGroup // the survey
+	reports reports
+	forming forming
 
 	fatal sync.Once
 
@@ -53,7 +61,8 @@ func Open(cfg Config) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &Node{cfg: cfg, lock: f, meters: newMeters(), groups: map[topics.GroupID]*Group{}}
+	n := &Node{cfg: cfg, lock: f, meters: newMeters(), groups: map[topics.GroupID]*Group{}, links: cfg.links, stop: make(chan struct{})}
+	n.ctx, n.cancel = context.WithCancel(context.Background())
 	if err := n.identify(); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
@@ -69,6 +78,11 @@ func Open(cfg Config) (*Node, error) {
 	})
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
+	}
+	if n.links != nil {
+		n.forming.name, n.forming.kicks = n.links.Name(), make(chan struct{}, 1)
+		n.listen()
+		n.asking.Go(n.survey)
 	}
 	return n, nil
 }
@@ -100,6 +114,9 @@ func (n *Node) identify() error {
 		if len(files) > 0 {
 			return fmt.Errorf("open node: %w", &CorruptError{File: name, Offset: -1, Reason: "the file is missing, though the node has a log or votes; restore it from a backup"})
 		}
+	}
+	if n.cfg.NodeID == "" && n.links != nil {
+		n.cfg.NodeID = n.links.Name()
 	}
 	if n.cfg.NodeID == "" {
 		n.cfg.NodeID = rand.Text()
@@ -143,6 +160,14 @@ func parseIdentity(name string, b []byte) (string, error) {
 // ID returns the node's identity.
 func (n *Node) ID() string { return n.cfg.NodeID }
 
+// name returns what its peers call the node.
+func (n *Node) name() string {
+	if n.links == nil {
+		return n.cfg.NodeID
+	}
+	return n.links.Name()
+}
+
 // GroupDir returns the directory for the own files of a group's state machine;
 // it exists. "snapshots" in it is taken.
 func (n *Node) GroupDir(id topics.GroupID) (string, error) {
@@ -176,31 +201,10 @@ func (n *Node) fail(err error) {
 // The error is a *GapError, *LostLogError, *CorruptError or *stable.MayNotVoteError
 // when the files don't fit together.
 func (n *Node) Start(id topics.GroupID, sm StateMachine) (*Group, error) {
-	n.mu.Lock()
-	if n.closed {
-		n.mu.Unlock()
-		return nil, fmt.Errorf("start group %d: %w", id, ErrClosed)
+	if int(id) > n.cfg.Groups {
+		return nil, fmt.Errorf("start group %d: this node has only groups 0 to %d", id, n.cfg.Groups)
 	}
-	if _, ok := n.groups[id]; ok || int(id) > n.cfg.Groups {
-		n.mu.Unlock()
-		return nil, fmt.Errorf("start group %d: it runs already, or this node has only groups 0 to %d", id, n.cfg.Groups)
-	}
-	n.groups[id] = nil
-	n.mu.Unlock()
-
-	g, err := n.start(id, sm)
-
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if err != nil {
-		delete(n.groups, id)
-		return nil, fmt.Errorf("start group %d: %w", id, err)
-	}
-	if n.closed {
-		return nil, errors.Join(fmt.Errorf("start group %d: %w", id, ErrClosed), g.close())
-	}
-	n.groups[id] = g
-	return g, nil
+	return n.StartGroup(id, sm, StartOptions{Found: true})
 }
 
 // StartOptions say how a group is started.
@@ -218,7 +222,31 @@ type StartOptions struct {
 // The error is a *GapError, *LostLogError, *CorruptError or *stable.MayNotVoteError
 // when the files don't fit together; see ResetGroup.
 func (n *Node) StartGroup(id topics.GroupID, sm StateMachine, o StartOptions) (*Group, error) {
-	return n.Start(id, sm)
+	n.mu.Lock()
+	if n.closed {
+		n.mu.Unlock()
+		return nil, fmt.Errorf("start group %d: %w", id, ErrClosed)
+	}
+	if _, ok := n.groups[id]; ok {
+		n.mu.Unlock()
+		return nil, fmt.Errorf("start group %d: it runs already", id)
+	}
+	n.groups[id] = nil
+	n.mu.Unlock()
+
+	g, err := n.start(id, sm, o)
+
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if err != nil {
+		delete(n.groups, id)
+		return nil, fmt.Errorf("start group %d: %w", id, err)
+	}
+	if n.closed {
+		return nil, errors.Join(fmt.Errorf("start group %d: %w", id, ErrClosed), g.close())
+	}
+	n.groups[id] = g
+	return g, nil
 }
 
 // Close stops the groups and releases the directory. Proposals on their way end
@@ -237,6 +265,9 @@ func (n *Node) Close() error {
 		}
 	}
 	n.mu.Unlock()
+	n.cancel()
+	close(n.stop)
+	n.asking.Wait()
 
 	errs := make([]error, len(groups))
 	var closing sync.WaitGroup

@@ -55,7 +55,8 @@ func refused(err error) *Proposal {
 type proposals struct {
 	// mu is not held while anything is sent or called.
 	mu      sync.Mutex
-	leading bool
+	leading bool // this node leads and has applied all that was committed before
+	held    bool // everything waits in queue: the lead is being handed over
 	closed  bool
 	pending []*Proposal // given to raft, oldest first; at most callerMax
 	queue   []*Proposal // waiting for their turn
@@ -91,7 +92,7 @@ func (g *Group) Propose(data []byte) *Proposal {
 		return refused(fmt.Errorf("propose to group %d: %w", g.id, refusal))
 	}
 	g.bytes += int64(len(data))
-	if len(g.pending) >= callerMax || len(g.queue) > 0 {
+	if len(g.pending) >= callerMax || len(g.queue) > 0 || g.held {
 		g.queue = append(g.queue, p)
 		g.mu.Unlock()
 		signal(g.more)
@@ -137,7 +138,7 @@ func (g *Group) feed() {
 		}
 		for {
 			g.mu.Lock()
-			if len(g.queue) == 0 || len(g.pending) >= callerMax {
+			if len(g.queue) == 0 || len(g.pending) >= callerMax || g.held {
 				g.mu.Unlock()
 				break
 			}
@@ -190,6 +191,21 @@ func (g *Group) answer(entries []Entry, results []any) {
 	}
 }
 
+// abandonPending ends the proposals that raft has got.
+func (g *Group) abandonPending(why error) {
+	g.mu.Lock()
+	pending := g.pending
+	g.pending = nil
+	for _, p := range pending {
+		g.bytes -= int64(len(p.data))
+	}
+	g.stuck.Stop()
+	g.mu.Unlock()
+	for _, p := range pending {
+		p.finish(0, nil, fmt.Errorf("propose to group %d: %w (%w)", g.id, ErrOutcomeUnknown, why))
+	}
+}
+
 // abandon ends all proposals: what raft has got may still be committed.
 func (g *Group) abandon(why error) {
 	g.mu.Lock()
@@ -206,12 +222,24 @@ func (g *Group) abandon(why error) {
 	}
 }
 
-// late is called when the oldest proposal has had no outcome for too long.
+// late is called when the oldest proposal has had no outcome for too long. In a
+// cluster that may have reasons which an end of the process doesn't cure, such as
+// followers that can't store; another node shall try.
 func (g *Group) late() {
 	g.mu.Lock()
 	n := len(g.pending)
 	g.mu.Unlock()
-	if n > 0 {
+	switch {
+	case n == 0:
+	case g.node.links != nil:
+		g.node.cfg.Log.Error("proposals have had no outcome for too long", "group", g.id, "waiting", n, "for", g.node.cfg.StuckDeadline)
+		g.abandonPending(ErrStuck)
+		g.spawn(func() {
+			if err := g.Transfer(g.ctx, ""); err != nil {
+				g.node.cfg.Log.Warn("the lead was not handed over", "group", g.id, "error", err)
+			}
+		})
+	default:
 		g.node.fail(fmt.Errorf("group %d: %w: %d wait, the oldest for %s", g.id, ErrStuck, n, g.node.cfg.StuckDeadline))
 	}
 }

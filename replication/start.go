@@ -1,9 +1,11 @@
 package replication
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"path/filepath"
 	"time"
 
@@ -19,12 +21,15 @@ import (
 const joinMax = time.Minute
 
 // start builds a group from its files up.
-func (n *Node) start(id topics.GroupID, sm StateMachine) (_ *Group, err error) {
+func (n *Node) start(id topics.GroupID, sm StateMachine, o StartOptions) (_ *Group, err error) {
 	g := &Group{
 		id: id, node: n,
-		notify: make(chan bool), changes: make(chan bool, 1),
-		wanted: make(chan struct{}, 1), more: make(chan struct{}, 1), stop: make(chan struct{}),
+		leadership: leadership{notify: make(chan bool), changes: make(chan bool, 1)},
+		wanted:     make(chan struct{}, 1), more: make(chan struct{}, 1), stop: make(chan struct{}),
+		review: make(chan struct{}, 1), handing: make(chan struct{}, 1),
+		care: care{damaged: make(chan error, 1)},
 	}
+	g.ctx, g.cancel = context.WithCancel(n.ctx)
 	g.machine = &machine{group: g, sm: sm}
 	g.meters = n.meters.group(id)
 	g.empty.L = &g.mu
@@ -38,18 +43,37 @@ func (n *Node) start(id topics.GroupID, sm StateMachine) (_ *Group, err error) {
 	if err := g.openLog(); err != nil {
 		return nil, err
 	}
-	votes, err := stable.Open(n.cfg.FS, filepath.Join(n.cfg.Dir, "stable"), n.cfg.NodeID, uint32(id))
+	incarnation := ""
+	if n.links != nil {
+		incarnation = newIncarnation()
+	}
+	votes, err := stable.Open(n.cfg.FS, filepath.Join(n.cfg.Dir, "stable"), n.cfg.NodeID, uint32(id), incarnation)
 	if err != nil {
 		return nil, err
 	}
 	g.closers = append(g.closers, votes)
+	g.nameReplica(votes)
 	if err := g.openSnapshots(); err != nil {
 		return nil, err
 	}
-	if err := g.rebuild(sm, votes); err != nil {
+	if err := g.rebuild(sm, votes, o.Found); err != nil {
 		return nil, err
 	}
 	return g, g.run(votes)
+}
+
+// newIncarnation returns what tells a new replica from earlier ones.
+func newIncarnation() string {
+	return fmt.Sprintf("%08x", rand.Uint32())
+}
+
+// nameReplica sets the replica's id. Those from before there were clusters have the
+// plain identity of the node.
+func (g *Group) nameReplica(votes *stable.Store) {
+	g.replica = g.node.cfg.NodeID
+	if i := votes.Incarnation(); i != "" {
+		g.replica += "/" + i
+	}
 }
 
 // openLog opens the bare log store.
@@ -59,7 +83,11 @@ func (g *Group) openLog() error {
 		g.logs = g.wal
 		return nil
 	}
-	l, err := boltlog.Open(g.node.cfg.FS, filepath.Join(g.node.cfg.Dir, "meta"))
+	dir := filepath.Join(g.node.cfg.Dir, "meta")
+	if err := g.node.cfg.FS.MkdirAll(dir); err != nil { // a reset takes it away
+		return fmt.Errorf("open the catalogue's log: %w", err)
+	}
+	l, err := boltlog.Open(g.node.cfg.FS, dir)
 	if err != nil {
 		return err
 	}
@@ -89,13 +117,52 @@ func (g *Group) openSnapshots() error {
 func (g *Group) run(votes *stable.Store) error {
 	n := g.node
 	what := fmt.Sprintf("group %d", g.id)
-	logs := &guard.Logs{LogStore: g.anchor, What: what, Fatal: n.fail}
+	logs := &guard.Logs{LogStore: g.anchor, What: what, Fatal: n.fail, Stored: g.tips.stored}
 	if g.wal == nil {
 		logs.Deadline = n.cfg.WriteDeadline // the write-ahead log has its own
 		logs.Appended = func(took time.Duration) { n.append.Observe(took.Seconds()) }
 	}
+	trans, loop, err := g.transport()
+	if err != nil {
+		return err
+	}
+	g.trans = trans
+	g.running.Go(g.watch) // before raft starts, since raft waits for it
+	r, err := raft.NewRaft(g.raftConfig(), g.machine, logs,
+		&guard.Stable{StableStore: votes, What: what, Deadline: n.cfg.WriteDeadline, Fatal: n.fail},
+		g.snapshots, trans)
+	if err != nil {
+		return err
+	}
+	g.raft = r
+	g.running.Go(g.feed)
+	g.running.Go(g.snap)
+	g.running.Go(g.tend)
+	if n.links != nil {
+		g.running.Go(g.joinLoop)
+		return nil
+	}
+	return g.settle(loop)
+}
+
+// transport returns what raft sends by; the loopback, if it is one.
+func (g *Group) transport() (raft.Transport, *guard.Loopback, error) {
+	n := g.node
+	switch {
+	case n.links != nil:
+		return guard.Transport{Transport: n.links.Transport(g.id, g.replica, g.prefetch)}, nil, nil
+	case n.cfg.Transport != nil:
+		t, err := n.cfg.Transport(g.id, n.cfg.NodeID)
+		return guard.Transport{Transport: t}, nil, err
+	}
+	loop := guard.NewLoopback(n.cfg.NodeID)
+	return guard.Transport{Transport: loop}, loop, nil
+}
+
+func (g *Group) raftConfig() *raft.Config {
+	n := g.node
 	conf := raft.DefaultConfig()
-	conf.LocalID = raft.ServerID(n.cfg.NodeID)
+	conf.LocalID = raft.ServerID(g.replica)
 	conf.HeartbeatTimeout = n.cfg.HeartbeatTimeout
 	conf.ElectionTimeout = n.cfg.HeartbeatTimeout
 	conf.LeaderLeaseTimeout = max(n.cfg.HeartbeatTimeout/2, 5*time.Millisecond)
@@ -103,33 +170,14 @@ func (g *Group) run(votes *stable.Store) error {
 	conf.BatchApplyCh = true
 	conf.NoSnapshotRestoreOnStart = true
 	conf.NoLegacyTelemetry = true
+	conf.ShutdownOnRemove = false // a replica that was taken out may be let in again
 	conf.TrailingLogs = trailingMin
 	// Snapshots are taken by bytes, see Flushed and ApplyBatch.
 	conf.SnapshotInterval = 365 * 24 * time.Hour
 	conf.SnapshotThreshold = 1 << 62
 	conf.NotifyCh = g.notify
 	conf.Logger = newRaftLog(n.cfg.Log.With("group", g.id))
-
-	var trans raft.Transport
-	loop := guard.NewLoopback(n.cfg.NodeID)
-	trans = loop
-	if n.cfg.Transport != nil {
-		var err error
-		if trans, err = n.cfg.Transport(g.id, n.cfg.NodeID); err != nil {
-			return err
-		}
-	}
-	g.running.Go(g.watch) // before raft starts, since raft waits for it
-	r, err := raft.NewRaft(conf, g.machine, logs,
-		&guard.Stable{StableStore: votes, What: what, Deadline: n.cfg.WriteDeadline, Fatal: n.fail},
-		g.snapshots, guard.Transport{Transport: trans})
-	if err != nil {
-		return err
-	}
-	g.raft = r
-	g.running.Go(g.feed)
-	g.running.Go(g.snap)
-	return g.settle(loop)
+	return conf
 }
 
 // settle waits until the group leads or knows its leader.
@@ -198,7 +246,7 @@ func (g *Group) awaitLead(deadline <-chan time.Time) error {
 //	machine's files  |--------A|
 //	snapshots        |------S|        (or behind A)
 //	log                 |F-----------L|
-func (g *Group) rebuild(sm StateMachine, votes *stable.Store) error {
+func (g *Group) rebuild(sm StateMachine, votes *stable.Store, found bool) error {
 	metas, err := g.snapshots.List()
 	if err != nil {
 		return err
@@ -223,15 +271,20 @@ func (g *Group) rebuild(sm StateMachine, votes *stable.Store) error {
 		return err
 	}
 	if last == 0 && snap.Index == 0 {
-		return g.bootstrap(applied, votes)
+		return g.bootstrap(applied, votes, found)
 	}
-	if applied > max(last, snap.Index) {
+	taken, err := g.takenOver()
+	if err != nil {
+		return err
+	}
+	if applied > max(last, snap.Index, taken) {
 		return &LostLogError{Group: g.id, Applied: topics.Index(applied), Last: topics.Index(max(last, snap.Index))}
 	}
 	if applied < snap.Index {
 		if applied, err = g.catchUp(sm, metas, applied, first); err != nil {
 			return err
 		}
+		applied = max(applied, uint64(sm.Applied())) // a Restore may bring more
 	}
 	if last > snap.Index && first > snap.Index+1 {
 		return &GapError{Group: g.id, Applied: topics.Index(snap.Index), First: topics.Index(first)}
@@ -273,16 +326,33 @@ func (g *Group) checkVotes(votes *stable.Store, term, last uint64) error {
 			return err
 		}
 		term = max(term, l.Term)
+		g.tips.last, g.tips.term = last, l.Term
 	}
 	return votes.CheckLog(term)
 }
 
 // bootstrap writes the first entry of a new group. raft's own function refuses
 // when a crash interrupted it the first time.
-func (g *Group) bootstrap(applied uint64, votes *stable.Store) error {
+func (g *Group) bootstrap(applied uint64, votes *stable.Store, found bool) error {
 	term, err := votes.GetUint64([]byte("CurrentTerm"))
-	if err == nil && term > 1 || applied > 0 {
-		return &LostLogError{Group: g.id, Applied: topics.Index(applied)}
+	if lost := err == nil && term > 1; lost || applied > 0 {
+		if applied > 0 || g.node.links == nil || votes.Voted() {
+			return &LostLogError{Group: g.id, Applied: topics.Index(applied)}
+		}
+		// It has heard of a leader and has no entry of it yet; or had some, and lost
+		// them. Under a new name both are the same.
+		if err := votes.Renew(newIncarnation()); err != nil {
+			return err
+		}
+		g.nameReplica(votes)
+	}
+	if g.node.links != nil {
+		if !found {
+			return nil // it joins others
+		}
+		return g.begin(votes, raft.Configuration{Servers: []raft.Server{
+			{Suffrage: raft.Voter, ID: raft.ServerID(g.replica), Address: raft.ServerAddress(g.node.name())},
+		}})
 	}
 	me := false
 	conf := raft.Configuration{Servers: g.node.cfg.Voters}
@@ -297,9 +367,14 @@ func (g *Group) bootstrap(applied uint64, votes *stable.Store) error {
 	if !me {
 		return nil // it joins others
 	}
+	return g.begin(votes, conf)
+}
+
+func (g *Group) begin(votes *stable.Store, conf raft.Configuration) error {
 	if err := votes.SetUint64([]byte("CurrentTerm"), 1); err != nil {
 		return err
 	}
+	g.tips.last, g.tips.term = 1, 1
 	return g.logs.StoreLog(&raft.Log{Index: 1, Term: 1, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(conf)})
 }
 

@@ -22,6 +22,14 @@ func (a *Anchor) Set(index, term uint64) {
 	a.at.Store(&raft.SnapshotMeta{Index: index, Term: term})
 }
 
+// At returns the newest snapshot's index and term; zeros without one.
+func (a *Anchor) At() (index, term uint64) {
+	if at := a.at.Load(); at != nil {
+		return at.Index, at.Term
+	}
+	return 0, 0
+}
+
 // GetLog implements raft.LogStore.
 func (a *Anchor) GetLog(index uint64, log *raft.Log) error {
 	err := a.LogStore.GetLog(index, log)

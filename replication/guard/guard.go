@@ -9,8 +9,8 @@
 //     the middle of a leader's write.
 //
 // #661 (a vote in two writes) is cured by package stable; #696 (a leadership
-// transfer that leaves the leader refusing everything) by not offering transfers,
-// and by replication.Config.StuckDeadline.
+// transfer that leaves the leader refusing everything) by replication.Group.Transfer,
+// which does it without raft's help.
 package guard
 
 import (
@@ -30,6 +30,7 @@ type Logs struct {
 	Deadline time.Duration
 	Fatal    func(error)
 	Appended func(took time.Duration) // called after each append; may be nil
+	Stored   func(logs []*raft.Log)   // called after each append that succeeded; may be nil
 }
 
 func (g *Logs) run(what string, f func() error) error {
@@ -44,7 +45,11 @@ func (g *Logs) run(what string, f func() error) error {
 
 // StoreLog implements raft.LogStore.
 func (g *Logs) StoreLog(log *raft.Log) error {
-	return g.run("append to the log", func() error { return g.LogStore.StoreLog(log) })
+	err := g.run("append to the log", func() error { return g.LogStore.StoreLog(log) })
+	if err == nil && g.Stored != nil {
+		g.Stored([]*raft.Log{log})
+	}
+	return err
 }
 
 // StoreLogs implements raft.LogStore.
@@ -53,6 +58,9 @@ func (g *Logs) StoreLogs(logs []*raft.Log) error {
 	err := g.run("append to the log", func() error { return g.LogStore.StoreLogs(logs) })
 	if g.Appended != nil {
 		g.Appended(time.Since(began))
+	}
+	if err == nil && g.Stored != nil {
+		g.Stored(logs)
 	}
 	return err
 }

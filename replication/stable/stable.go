@@ -5,6 +5,7 @@
 //	  0 magic "HVOT"       4 crc u32 (of all other bytes)
 //	  8 generation u64    16 node u64   24 group u32   28 candidate length u32
 //	 32 current term u64  40 vote term u64   48 candidate, zeros
+//	240 incarnation, zeros
 //
 // A change is written to one slot and synced; then it is acknowledged, and copied
 // to the other slot without a sync. The next change goes first to that other slot,
@@ -17,6 +18,9 @@
 // between them pairs the new term with the old candidate, who would then get a
 // second vote unchecked (hashicorp/raft #661). Here the term waits in memory for
 // the candidate, and both become one record.
+//
+// The incarnation tells this replica from others of the same group that were on the
+// node before: whoever has no file has no memory, and gets a new one.
 package stable
 
 import (
@@ -26,6 +30,7 @@ import (
 	"hash/crc32"
 	"hash/fnv"
 	"path/filepath"
+	"strings"
 	"sync"
 
 	"github.com/hashicorp/raft"
@@ -36,7 +41,9 @@ const (
 	slotSize  = 256
 	slotSpace = 4096
 	slotMagic = "HVOT"
-	nameMax   = slotSize - 48
+	incAt     = 240
+	nameMax   = incAt - 48
+	incMax    = slotSize - incAt
 )
 
 // The keys raft uses.
@@ -67,6 +74,8 @@ type state struct {
 	term      uint64
 	voteTerm  uint64
 	candidate string
+
+	incarnation string
 }
 
 // Store is the term and vote of one group. Its methods may be called by any
@@ -86,15 +95,19 @@ type Store struct {
 
 var _ raft.StableStore = (*Store)(nil)
 
-// Open opens the file of a group below dir, or makes it. Damage that can't be
-// repaired from the other slot is a *MayNotVoteError.
-func Open(fsys disk.FS, dir, node string, group uint32) (*Store, error) {
+// Open opens the file of a group below dir, or makes it, for a replica of the given
+// incarnation (at most 16 bytes). Damage that can't be repaired from the other slot is
+// a *MayNotVoteError.
+func Open(fsys disk.FS, dir, node string, group uint32, incarnation string) (*Store, error) {
+	if len(incarnation) > incMax {
+		return nil, fmt.Errorf("make term and vote: the incarnation %q has more than %d bytes", incarnation, incMax)
+	}
 	h := fnv.New64a()
 	h.Write([]byte(node))
 	s := &Store{name: filepath.Join(dir, fmt.Sprint(group)), node: h.Sum64(), group: group}
 	f, err := fsys.Open(s.name)
 	if disk.IsMissing(err) {
-		return s, s.make(fsys, dir)
+		return s, s.make(fsys, dir, state{incarnation: incarnation})
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open term and vote: %w", err)
@@ -107,13 +120,13 @@ func Open(fsys disk.FS, dir, node string, group uint32) (*Store, error) {
 }
 
 // make writes an empty file under another name first: it never exists half.
-func (s *Store) make(fsys disk.FS, dir string) error {
+func (s *Store) make(fsys disk.FS, dir string, st state) error {
 	f, err := fsys.Create(s.name + ".new")
 	if err != nil {
 		return fmt.Errorf("make term and vote: %w", err)
 	}
 	s.file = f
-	if err := errors.Join(s.write(state{}), s.sync()); err != nil {
+	if err := errors.Join(s.write(st), s.sync()); err != nil {
 		return errors.Join(err, f.Close())
 	}
 	if err := errors.Join(fsys.Rename(s.name+".new", s.name), fsys.SyncDir(dir)); err != nil {
@@ -202,6 +215,7 @@ func (s *Store) encode(gen uint64, st state) ([]byte, error) {
 	le.PutUint64(b[32:], st.term)
 	le.PutUint64(b[40:], st.voteTerm)
 	copy(b[48:], st.candidate)
+	copy(b[incAt:], st.incarnation)
 	le.PutUint32(b[4:], crc32.Checksum(b, castagnoli))
 	return b, nil
 }
@@ -218,6 +232,7 @@ func parse(b []byte) (gen, node uint64, group uint32, st state, ok bool) {
 		return
 	}
 	st = state{term: le.Uint64(b[32:]), voteTerm: le.Uint64(b[40:]), candidate: string(b[48 : 48+n])}
+	st.incarnation = strings.TrimRight(string(b[incAt:slotSize]), "\x00")
 	return le.Uint64(b[8:]), le.Uint64(b[16:]), le.Uint32(b[24:]), st, true
 }
 
@@ -230,6 +245,29 @@ func (s *Store) CheckLog(lastTerm uint64) error {
 		return &MayNotVoteError{File: s.name, Reason: fmt.Sprintf("it says term %d, but the log has an entry of term %d: it was lost or rolled back", s.now.term, lastTerm)}
 	}
 	return nil
+}
+
+// Incarnation returns what the file was made with, or renewed to; "" in files from
+// before there were any.
+func (s *Store) Incarnation() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.now.incarnation
+}
+
+// Voted tells whether a vote was ever given.
+func (s *Store) Voted() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.now.voteTerm != 0 || s.now.candidate != ""
+}
+
+// Renew makes this the file of another replica, which has not voted yet.
+func (s *Store) Renew(incarnation string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.staged = nil
+	return errors.Join(s.write(state{term: s.now.term, incarnation: incarnation}), s.sync())
 }
 
 // Set implements raft.StableStore; only the vote's candidate can be set.

@@ -16,7 +16,7 @@ const (
 
 func mustOpen(t *testing.T, d *fault.Disk) *Store {
 	t.Helper()
-	s, err := Open(d, testDir, "a", 1)
+	s, err := Open(d, testDir, "a", 1, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func TestPowerCuts(t *testing.T) {
 	acked, asked := uint64(0), uint64(0)
 	in.On(func(op fault.Op, _ string) error {
 		for range 5 {
-			s, err := Open(d.Crash(rnd), testDir, "a", 1)
+			s, err := Open(d.Crash(rnd), testDir, "a", 1, "")
 			if err != nil {
 				t.Fatalf("at term %d: %v", asked, err)
 			}
@@ -87,7 +87,7 @@ func TestPowerCuts(t *testing.T) {
 		}
 		return nil
 	})
-	s, err := Open(in, testDir, "a", 1)
+	s, err := Open(in, testDir, "a", 1, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func TestDamage(t *testing.T) {
 		d.Bytes(testFile)[off] ^= 4
 		d.Bytes(testFile)[(off+slotSpace)%(2*slotSpace)] ^= 4
 		var mayNot *MayNotVoteError
-		if _, err := Open(d, testDir, "a", 1); !errors.As(err, &mayNot) {
+		if _, err := Open(d, testDir, "a", 1, ""); !errors.As(err, &mayNot) {
 			t.Fatalf("byte %d of both slots: %v", off, err)
 		}
 	}
@@ -139,7 +139,7 @@ func TestRolledBackFileIsNoticed(t *testing.T) {
 	if err := mustOpen(t, d).CheckLog(4); err != nil {
 		t.Errorf("a log with entries of term 4: %v", err)
 	}
-	if _, err := Open(d, testDir, "b", 1); !errors.As(err, &mayNot) {
+	if _, err := Open(d, testDir, "b", 1, ""); !errors.As(err, &mayNot) {
 		t.Errorf("another node's file: %v", err)
 	}
 }

@@ -195,6 +195,15 @@ func (g *Group) DeleteRange(from, to uint64) error {
 	return nil
 }
 
+// Drop deletes everything, durably: the group's log is as if it had never been.
+func (g *Group) Drop() error {
+	last, err := g.LastIndex()
+	if err != nil {
+		return err
+	}
+	return g.DeleteRange(1, max(last, 1))
+}
+
 // trimLocked forgets the entries before index.
 func (g *Group) trimLocked(index uint64) {
 	last := g.lastLocked()

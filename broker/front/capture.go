@@ -38,6 +38,9 @@ func (st *stager) keep(b []byte) []byte {
 }
 
 func (st *stager) flushSinks() {
+	if c := st.srv.joined(); c != nil {
+		c.Tell() // the topic may be led elsewhere, and acknowledge from there
+	}
 	for i := range st.sinks {
 		s := &st.sinks[i]
 		if len(s.batch) == 0 {

@@ -16,12 +16,14 @@ type holding struct {
 }
 
 // Hold makes a client of this node publish slowly until Release, or for three
-// seconds.
+// seconds. When several nodes hold it, the first to release does.
 func (s *Server) Hold(cid uint64) {
 	c := s.session(cid)
 	if c == nil {
 		return
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	fresh := &holding{until: time.Now().Add(holdExpires), over: make(chan struct{})}
 	if old := c.held.Load(); old != nil {
 		fresh.over = old.over
@@ -31,10 +33,14 @@ func (s *Server) Hold(cid uint64) {
 
 // Release ends Hold.
 func (s *Server) Release(cid uint64) {
-	if c := s.session(cid); c != nil {
-		if h := c.held.Swap(nil); h != nil {
-			close(h.over)
-		}
+	c := s.session(cid)
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if h := c.held.Swap(nil); h != nil {
+		close(h.over)
 	}
 }
 
@@ -46,7 +52,9 @@ func (st *stager) heldBack() {
 	}
 	left := time.Until(h.until)
 	if left <= 0 {
+		st.self.mu.Lock()
 		st.self.held.CompareAndSwap(h, nil)
+		st.self.mu.Unlock()
 		return
 	}
 	st.countStall()

@@ -7,6 +7,8 @@ import "sync/atomic"
 type Cluster interface {
 	// InterestChanged: TakeInterest has something.
 	InterestChanged()
+	// Tell passes on at once what changed, before something that may be answered.
+	Tell()
 	// AccountAdded: the account was made (again), after the start or by a reload.
 	AccountAdded(a *Account)
 	// AddressChanged: what ConnectURLs returns may be something else, or clients are

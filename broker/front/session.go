@@ -50,7 +50,7 @@ type session struct {
 	ended     atomic.Bool
 	stuckAt   atomic.Int64 // see waitForSlow
 	stalls    atomic.Int64
-	held      atomic.Pointer[holding]
+	held      atomic.Pointer[holding] // changed under mu
 	in        counters
 	lastSeen  atomic.Int64 // unix nanoseconds of the last read
 	roundTrip atomic.Int64

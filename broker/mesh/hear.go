@@ -239,6 +239,9 @@ func (h *hooks) InterestChanged() {
 	}
 }
 
+// Tell implements front.Cluster.
+func (h *hooks) Tell() { (*Mesh)(h).tell() }
+
 // AccountAdded implements front.Cluster.
 func (h *hooks) AccountAdded(a *front.Account) {
 	m := (*Mesh)(h)

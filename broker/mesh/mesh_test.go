@@ -112,7 +112,7 @@ func must(t testing.TB, err error) {
 
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(30 * time.Second); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("not in time: %s", what)
 		}
@@ -144,7 +144,7 @@ func flush(t testing.TB, nc *nats.Conn) {
 
 func next(t testing.TB, s *nats.Subscription) *nats.Msg {
 	t.Helper()
-	m, err := s.NextMsg(10 * time.Second)
+	m, err := s.NextMsg(30 * time.Second)
 	must(t, err)
 	return m
 }
@@ -272,17 +272,33 @@ func TestNoResponders(t *testing.T) {
 	}
 }
 
+// part breaks the connection of A and B, heal makes it again.
+func (c *cluster) part() {
+	if c.hub != nil {
+		c.hub.part("A", "B")
+		return
+	}
+	c.nets[0].(*peer.Network).Disconnect("B", "test")
+	c.nets[1].(*peer.Network).Disconnect("A", "test")
+}
+
+func (c *cluster) heal() {
+	if c.hub != nil {
+		c.hub.heal("A", "B")
+		return
+	}
+	c.nets[0].(*peer.Network).Allow("B")
+	c.nets[1].(*peer.Network).Allow("A")
+}
+
 func TestPartitionAndHeal(t *testing.T) {
 	c := newCluster(t, 3, nil)
-	if c.hub == nil {
-		t.Skip("needs the fake network")
-	}
 	nc := c.dial(1)
 	s, err := nc.SubscribeSync("p")
 	must(t, err)
 	flush(t, nc)
 	c.knows(0, "p", true)
-	c.hub.part("A", "B")
+	c.part()
 	c.knows(0, "p", false)
 	pub := c.dial(0)
 	if _, err := pub.Request("p", nil, time.Second); err != nats.ErrNoResponders {
@@ -292,7 +308,7 @@ func TestPartitionAndHeal(t *testing.T) {
 	must(t, err)
 	must(t, s.Unsubscribe())
 	flush(t, nc)
-	c.hub.heal("A", "B")
+	c.heal()
 	c.knows(0, "p2", true)
 	c.knows(0, "p", false)
 	must(t, pub.Publish("p2", []byte("healed")))
@@ -300,8 +316,8 @@ func TestPartitionAndHeal(t *testing.T) {
 		t.Fatal(m)
 	}
 	for k := range 20 { // quickly, one after another
-		c.hub.part("A", "B")
-		c.hub.heal("A", "B")
+		c.part()
+		c.heal()
 		if k%5 == 0 {
 			_ = pub.Publish("p2", nil)
 		}

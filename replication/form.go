@@ -228,6 +228,19 @@ func (f *forming) set(s formState) {
 	f.mu.Unlock()
 }
 
+// formed notes, and tells the others, that this node has been let into the cluster: a
+// fresh one that meets it joins, whoever else is there.
+func (n *Node) formed() {
+	f := &n.forming
+	f.mu.Lock()
+	before := f.state
+	f.state = formDone
+	f.mu.Unlock()
+	if before != formDone && n.cfg.Network != nil {
+		formNetwork{n.cfg.Network}.tell(formDone)
+	}
+}
+
 // forget takes back a promise to a node that has gone.
 func (f *forming) forget(peers []formPeer) {
 	f.mu.Lock()

@@ -48,7 +48,11 @@ func (g *Group) joinLoop() {
 			heard = time.Now()
 		}
 		next := joinRarely
-		switch in := g.isMember(); {
+		in := g.isMember()
+		if in && g.id == topics.CatalogueGroup {
+			g.node.formed()
+		}
+		switch {
 		case !in:
 			next = joinEvery
 			g.askIn()

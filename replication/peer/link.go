@@ -65,6 +65,9 @@ type link struct {
 	work     sync.WaitGroup          // handlers
 	received map[Channel]*chunkCount // of the reading goroutine alone
 
+	writing sync.Mutex
+	batch   batch // of who holds writing
+
 	missed  atomic.Int32
 	rtt     atomic.Int64
 	serving atomic.Int32
@@ -153,23 +156,56 @@ func (l *link) leave(code handshake.Code, text string) {
 	_ = l.conn.SetWriteDeadline(time.Now().Add(lingerFor))
 }
 
+// write writes whatever nobody else has written.
 func (l *link) write() {
-	var b batch
-	for l.out.fill(&b) {
-		var err error
-		if len(b.vector) == 1 {
-			_, err = l.conn.Write(b.vector[0])
-		} else {
-			v := net.Buffers(b.vector)
-			_, err = v.WriteTo(l.conn)
-		}
+	for l.out.wait() {
+		l.writing.Lock()
+		err := l.flush()
+		l.writing.Unlock()
 		if err != nil {
-			// What the other side said last may still be there to be read, and says more.
-			l.end(fmt.Errorf("peer: write: %w", err), isReset(err))
+			l.end(err, isReset(err))
 			return
 		}
 	}
-	l.end(net.ErrClosed, false)
+	// The goodbye is written. The other side ends the connection when it reads it;
+	// closing it with something unread would take the goodbye away again.
+	_ = l.conn.SetReadDeadline(time.Now().Add(lingerFor))
+}
+
+// flush writes one batch. Holds writing.
+func (l *link) flush() error {
+	l.out.take(&l.batch)
+	var err error
+	switch b := &l.batch; len(b.vector) {
+	case 0:
+	case 1:
+		_, err = l.conn.Write(b.vector[0])
+	default:
+		v := net.Buffers(b.vector)
+		_, err = v.WriteTo(l.conn)
+	}
+	if err != nil {
+		return fmt.Errorf("peer: write: %w", err)
+	}
+	return nil
+}
+
+// sendNow queues a message and, when nobody is writing, writes it in this goroutine,
+// which saves waking another one. It may block like a write.
+func (l *link) sendNow(kind wire.Kind, id uint32, m message) error {
+	if err := l.out.put(kind, id, m); err != nil {
+		return err
+	}
+	if l.writing.TryLock() {
+		err := l.flush()
+		l.writing.Unlock()
+		if err != nil {
+			l.end(err, isReset(err))
+			return nil // it is as lost as what is written and doesn't arrive
+		}
+	}
+	l.out.wakeWriter()
+	return nil
 }
 
 func (l *link) read() error {

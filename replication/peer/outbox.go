@@ -110,6 +110,15 @@ func (o *outbox) lane(key laneKey) *lane {
 
 // push queues a message, or says why not: ErrLinkLost, ErrFull, ErrTooLarge.
 func (o *outbox) push(kind wire.Kind, id uint32, m message) error {
+	err := o.put(kind, id, m)
+	if err == nil {
+		o.wake.Signal()
+	}
+	return err
+}
+
+// put is push without waking the writer.
+func (o *outbox) put(kind wire.Kind, id uint32, m message) error {
 	if m.size > kind.Max() {
 		return ErrTooLarge
 	}
@@ -135,7 +144,6 @@ func (o *outbox) activate(l *lane) {
 	}
 	l.active, l.turn = true, 0
 	o.ready[l.kind] = append(o.ready[l.kind], l)
-	o.wake.Signal()
 }
 
 // addCredit lets a lane send more.
@@ -145,6 +153,7 @@ func (o *outbox) addCredit(key laneKey, n int64) {
 	if l := o.lanes[key]; l != nil && !o.closed {
 		l.credit = min(l.credit+n, creditOf(key.kind))
 		o.activate(l)
+		o.wake.Signal()
 	}
 }
 
@@ -269,28 +278,53 @@ func (b *batch) full() bool {
 	return b.bytes >= batchBytes || len(b.vector) >= vectorMax
 }
 
-// fill waits until there is something to write and takes it. False when closed.
-func (o *outbox) fill(b *batch) bool {
-	b.reset(o.copies)
+// wait waits until there is something to write. False when there won't be.
+func (o *outbox) wait() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for {
-		for !b.full() {
-			l := o.next()
-			if l == nil {
-				break
-			}
-			o.frame(l, b)
+	for !o.closed {
+		if o.anything() {
+			return true
 		}
-		if b.bytes > 0 {
-			b.seal()
-			return !o.closed
-		}
-		if o.closed || o.ending {
+		if o.ending {
 			return false
 		}
 		o.wake.Wait()
 	}
+	return false
+}
+
+// wakeWriter wakes the writer if there is something left for it.
+func (o *outbox) wakeWriter() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.anything() {
+		o.wake.Signal()
+	}
+}
+
+func (o *outbox) anything() bool {
+	for kind := range wire.Kinds {
+		if len(o.ready[kind]) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// take takes what is to be written next, which may be nothing.
+func (o *outbox) take(b *batch) {
+	b.reset(o.copies)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for !b.full() {
+		l := o.next()
+		if l == nil {
+			break
+		}
+		o.frame(l, b)
+	}
+	b.seal()
 }
 
 // next picks the lane whose turn it is.

@@ -41,9 +41,10 @@ type pipeline struct {
 	ready  chan raft.AppendFuture
 	broken chan struct{} // closed with err set
 
-	mu    sync.Mutex
-	err   error
-	acked acked
+	mu      sync.Mutex
+	err     error
+	acked   acked
+	backlog []*appendFuture // answered and not reported; nil: reported at once
 }
 
 // acked is the last state that a follower has said yes to.
@@ -61,8 +62,7 @@ func (t *Transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAd
 	}
 	return &pipeline{
 		t: t, l: l, id: id, slots: make(chan struct{}, inFlightMax),
-		// Raft takes what is ready at once; should it not, the pipeline breaks.
-		ready: make(chan raft.AppendFuture, 128), broken: make(chan struct{}),
+		ready: make(chan raft.AppendFuture, 2*inFlightMax), broken: make(chan struct{}),
 	}, nil
 }
 
@@ -135,11 +135,51 @@ func (p *pipeline) answered(f *appendFuture, doubts uint64, status byte, body []
 	if broken {
 		return
 	}
-	select {
-	case p.ready <- f:
-		<-p.slots
-	default:
-		p.fail(ErrBusy)
+	p.report(f)
+}
+
+// report hands an answer to raft. Raft takes it at once, as a rule; when it doesn't,
+// a goroutine waits for it, and the slot stays taken.
+func (p *pipeline) report(f *appendFuture) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.backlog == nil {
+		select {
+		case p.ready <- f:
+			<-p.slots
+			return
+		default:
+		}
+		if !p.t.n.begin() {
+			return
+		}
+		p.backlog = []*appendFuture{}
+		go p.reportBacklog()
+	}
+	p.backlog = append(p.backlog, f)
+}
+
+// reportBacklog ends with the backlog or the pipeline. The network waits for it.
+func (p *pipeline) reportBacklog() {
+	defer p.t.n.work.Done()
+	for {
+		p.mu.Lock()
+		if len(p.backlog) == 0 {
+			p.backlog = nil
+			p.mu.Unlock()
+			return
+		}
+		f := p.backlog[0]
+		p.backlog = p.backlog[1:]
+		p.mu.Unlock()
+		select {
+		case p.ready <- f:
+			<-p.slots
+		case <-p.broken:
+			return
+		case <-p.t.ctx.Done():
+			return
+		}
 	}
 }
 

@@ -291,7 +291,7 @@ func (l *link) send(kind wire.Kind, lane uint32, deadline time.Time, encode func
 	}
 	segments, err := encode(rpc)
 	if err == nil {
-		err = l.out.push(kind, lane, newMessage(append([][]byte{{raftRequest}}, segments...)...))
+		err = l.sendNow(kind, lane, newMessage(append([][]byte{{raftRequest}}, segments...)...))
 	}
 	if err != nil && l.take(rpc) != nil {
 		return 0, err
@@ -392,12 +392,17 @@ func (l *link) answerRPC(id uint64, r raft.RPCResponse) {
 		l.answerRaft(id, status, text)
 		return
 	}
-	l.answerRaft(id, answerOK, b)
+	_ = l.sendNow(wire.Raft, 0, raftAnswerMessage(id, answerOK, b))
 }
 
-func (l *link) answerRaft(id uint64, status byte, body []byte) {
+func raftAnswerMessage(id uint64, status byte, body []byte) message {
 	b := append(wire.AppendUint(append(make([]byte, 0, 10+len(body)), raftAnswer), id), status)
-	if err := l.out.push(wire.Raft, 0, newMessage(append(b, body...))); errors.Is(err, ErrFull) {
+	return newMessage(append(b, body...))
+}
+
+// answerRaft may be called by the goroutine that reads: it doesn't block.
+func (l *link) answerRaft(id uint64, status byte, body []byte) {
+	if err := l.out.push(wire.Raft, 0, raftAnswerMessage(id, status, body)); errors.Is(err, ErrFull) {
 		l.end(fmt.Errorf("peer: it takes no answers: %w", err), false)
 	}
 }

@@ -88,7 +88,13 @@ func (c *Cluster) Net(name string) *peer.Network {
 // would. It is not started.
 func (c *Cluster) Reopen(name string) *peer.Network {
 	c.t.Helper()
-	n, err := peer.Open(c.Options(name))
+	return c.Open(name, c.Options(name))
+}
+
+// Open is Reopen with options that differ.
+func (c *Cluster) Open(name string, o peer.Options) *peer.Network {
+	c.t.Helper()
+	n, err := peer.Open(o)
 	if err != nil {
 		c.t.Fatal(err)
 	}

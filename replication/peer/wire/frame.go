@@ -19,6 +19,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 )
 
 // Kind is what a message is about, in the order of urgency.
@@ -41,6 +42,9 @@ const (
 
 	flagFirst = 1
 	flagLast  = 2
+
+	// trustedBytes is how much room a message gets before so much of it has come.
+	trustedBytes = 9 << 20
 
 	// lanesMax bounds the messages that may be incomplete at once.
 	lanesMax = 4096
@@ -132,8 +136,8 @@ type Reader struct {
 }
 
 type partial struct {
-	body []byte
-	n    int
+	body  []byte // what has come
+	total int
 }
 
 // NewReader reads from r, with a buffer of its own.
@@ -172,18 +176,19 @@ func (r *Reader) piece(h Header) (Message, bool, error) {
 		if len(r.partial) >= lanesMax {
 			return Message{}, false, fmt.Errorf("%w: more than %d incomplete messages", ErrFrame, lanesMax)
 		}
-		p = &partial{body: make([]byte, h.Total)}
+		p = &partial{body: make([]byte, 0, min(h.Total, trustedBytes)), total: h.Total}
 		r.partial[key] = p
 	case p == nil:
 		return Message{}, false, fmt.Errorf("%w: a message without a beginning", ErrFrame)
 	}
-	if rest := len(p.body) - p.n; h.Len > rest || h.Last != (h.Len == rest) {
+	if rest := p.total - len(p.body); h.Len > rest || h.Last != (h.Len == rest) {
 		return Message{}, false, fmt.Errorf("%w: %d bytes of the %d that a message lacks", ErrFrame, h.Len, rest)
 	}
-	if err := r.fill(p.body[p.n : p.n+h.Len]); err != nil {
+	n := len(p.body)
+	p.body = slices.Grow(p.body, h.Len)[:n+h.Len]
+	if err := r.fill(p.body[n:]); err != nil {
 		return Message{}, false, err
 	}
-	p.n += h.Len
 	if !h.Last {
 		return Message{}, false, nil
 	}

@@ -20,8 +20,12 @@
 //     part of the read buffer it was read into, which is used again once they
 //     have all been sent it.
 //
+// The other nodes of a cluster are receivers like any other: what they listen to is
+// in the index (see Remote), what is published for them is staged as one batch for
+// each, and what they send goes to subscriptions of this node alone (see Inbound).
+//
 // At the end of a read batch everything is handed over in a fixed order:
-// captures to the topics, deliveries to others, then what the session itself
+// captures to the topics, deliveries to peers and to others, then what the session itself
 // is sent. That order makes PING/PONG a barrier.
 //
 // # Goroutines
@@ -41,7 +45,7 @@
 // max_control_line, a message by max_payload (nothing of a message before
 // authentication), what it doesn't read by max_pending, after which it is cut
 // off as a slow consumer. A publisher whose receivers are far behind but moving
-// is held back: it stops reading its socket. Caches of matches start anew when
+// is held back, also when they are on another node: it stops reading its socket. Caches of matches start anew when
 // full.
 //
 // # Locks

@@ -18,6 +18,8 @@ type Cluster interface {
 	// Leader is the node that leads a group; "" when none is known, or when the one
 	// that does is this one and isn't ready yet.
 	Leader(g topics.GroupID) string
+	// Ready tells whether the cluster has been formed, so that streams can be made.
+	Ready() bool
 	// Members are the replicas of a group, as this node sees them. Only its leader
 	// knows how far the others have come.
 	Members(g topics.GroupID) []Member

@@ -58,6 +58,8 @@ func (c *fakeCluster) Leader(g topics.GroupID) string {
 	return c.leader[g]
 }
 
+func (c *fakeCluster) Ready() bool { return true }
+
 func (c *fakeCluster) Members(topics.GroupID) []Member {
 	return []Member{{Node: "a", Voter: true, Online: true}, {Node: "b", Voter: true, Online: true, Lag: 3}, {Node: "c", Voter: true}}
 }

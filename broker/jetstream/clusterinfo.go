@@ -52,8 +52,11 @@ func (s *Service) LeaderKnown(g topics.GroupID, leader string) {
 // led tells whether somebody answers for a group, so that what waits can go on.
 func (s *Service) led(g topics.GroupID) bool {
 	leader := s.o.Peers.Leader(g)
-	if leader == "" || leader != s.o.Peers.Name() || g == topics.CatalogueGroup {
+	switch {
+	case leader != s.o.Peers.Name():
 		return leader != ""
+	case g == topics.CatalogueGroup:
+		return s.o.Peers.Ready()
 	}
 	e := s.o.Engine(g)
 	return e == nil || e.Leads()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync/atomic"
 	"time"
 
 	"github.com/heraldmq/herald/broker/front"
@@ -35,13 +36,20 @@ type Nodes struct {
 	state   *state.State
 	network Network
 	mesh    Forwarder
+	start   time.Time
+	ready   atomic.Bool // has been, once
 }
+
+// formingMost is how long a node that has just started waits for everything to be up
+// to date before it answers what is about the catalogue. Later it answers while some
+// of its replicas are being filled.
+const formingMost = 30 * time.Second
 
 var _ Cluster = (*Nodes)(nil)
 
 // NewNodes joins the rooms. It is called before the network is started.
 func NewNodes(s *state.State, n Network, m Forwarder) *Nodes {
-	c := &Nodes{state: s, network: n, mesh: m}
+	c := &Nodes{state: s, network: n, mesh: m, start: time.Now()}
 	n.Handle(callCatalogue, c.onCatalogue)
 	return c
 }
@@ -82,6 +90,19 @@ func (c *Nodes) Leader(g topics.GroupID) string {
 		return "" // it will be
 	}
 	return leader
+}
+
+// Ready implements Cluster.
+func (c *Nodes) Ready() bool {
+	if c.ready.Load() {
+		return true
+	}
+	ok, _ := c.state.Ready()
+	if ok || time.Since(c.start) > formingMost {
+		c.ready.Store(true)
+		return true
+	}
+	return false
 }
 
 // Members implements Cluster.

@@ -46,7 +46,10 @@ func (r *request) passOn() bool {
 	}
 	switch leader := s.o.Peers.Leader(g); leader {
 	case s.o.Peers.Name():
-		return false
+		if g != topics.CatalogueGroup || s.o.Peers.Ready() {
+			return false
+		}
+		r.park(g)
 	case "":
 		r.park(g)
 	default:

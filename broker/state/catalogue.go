@@ -18,7 +18,10 @@ import (
 // snapshots are its memory.
 type catalogueMachine struct {
 	fatal func(error)
-	told  func(catalogue.Event) // runs where entries are applied, without lock
+	told  func(catalogue.Event) // these run where entries are applied, without lock
+	topic func(*catalogue.Topic)
+	table func() // nodes or groups changed
+	other func() // it is all another one
 
 	mu sync.RWMutex
 	c  *catalogue.Catalogue
@@ -37,11 +40,21 @@ func (m *catalogueMachine) Apply(entries []replication.Entry) []any {
 			return out
 		}
 		out[i] = r
-		if r.Event != nil {
-			m.told(*r.Event)
-		}
+		m.tell(&r)
 	}
 	return out
+}
+
+func (m *catalogueMachine) tell(r *catalogue.Result) {
+	if r.Event != nil {
+		m.told(*r.Event)
+	}
+	if r.Topic != nil && m.topic != nil {
+		m.topic(r.Topic)
+	}
+	if r.Tables && m.table != nil {
+		m.table()
+	}
 }
 
 func (m *catalogueMachine) applyOne(entry []byte) (catalogue.Result, error) {
@@ -77,8 +90,12 @@ func (m *catalogueMachine) Restore(r io.Reader) error {
 		return fmt.Errorf("read the catalogue's snapshot: %w", err)
 	}
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.c.UnmarshalBinary(b)
+	err = m.c.UnmarshalBinary(b)
+	m.mu.Unlock()
+	if err == nil && m.other != nil {
+		m.other()
+	}
+	return err
 }
 
 // read calls f with the catalogue, which f must neither change nor keep.
@@ -88,44 +105,14 @@ func (m *catalogueMachine) read(f func(*catalogue.Catalogue)) {
 	f(m.c)
 }
 
-// decide proposes a command to group 0 and waits for its result. When ctx ends
-// first the outcome is not known.
-func (s *State) decide(ctx context.Context, cmd *catalogue.Command) (catalogue.Result, error) {
-	p, err := s.propose(cmd)
-	if err != nil {
-		return catalogue.Result{}, err
-	}
-	select {
-	case <-p.Done():
-	case <-ctx.Done():
-		return catalogue.Result{}, fmt.Errorf("%s: %w: %w", cmd.Op, ErrUnknown, context.Cause(ctx))
-	}
-	_, result, err := p.Result()
-	if err != nil {
-		return catalogue.Result{}, outcome(err)
-	}
-	r, ok := result.(catalogue.Result)
-	if !ok {
-		return catalogue.Result{}, ErrUnknown // applying it was fatal
-	}
-	if r.Fault != nil {
-		return r, r.Fault
-	}
-	return r, nil
-}
-
-func (s *State) propose(cmd *catalogue.Command) (*replication.Proposal, error) {
-	cmd.Time = s.o.Now()
-	entry, err := cmd.Encode()
-	if err != nil {
-		return nil, err
-	}
-	return s.meta.Propose(entry), nil
-}
-
-// IsCatalogueLeader tells whether this node leads group 0.
+// IsCatalogueLeader tells whether this node leads group 0, and has applied all that
+// was committed before it did.
 func (s *State) IsCatalogueLeader() bool {
-	_, leads := s.meta.Leader()
+	meta := s.meta.Load()
+	if meta == nil || s.cl != nil && !s.cl.leading.Load() {
+		return false
+	}
+	_, leads := meta.Leader()
 	return leads
 }
 
@@ -134,7 +121,12 @@ func (s *State) IsCatalogueLeader() bool {
 func (s *State) Metrics() prometheus.Collector { return s.metrics }
 
 // CatalogueStats returns the state of group 0's log, for monitoring.
-func (s *State) CatalogueStats() replication.Stats { return s.meta.Stats() }
+func (s *State) CatalogueStats() replication.Stats {
+	if meta := s.meta.Load(); meta != nil {
+		return meta.Stats()
+	}
+	return replication.Stats{}
+}
 
 // Advertise puts an advertisement, as its owner wrote it, into the catalogue:
 // new, or in place of the one with the same owner and name. Leases are for the

@@ -61,6 +61,14 @@ func (e *expiry) touch(id topics.TopicID) {
 	}
 }
 
+// touchAll asks to look at all topics again.
+func (e *expiry) touchAll() {
+	e.mu.Lock()
+	e.all = e.on
+	e.mu.Unlock()
+	e.nudge()
+}
+
 // grown tells that topics got messages. New messages come due after those that
 // are there, so a topic with a due time needs no look.
 //

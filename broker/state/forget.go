@@ -14,10 +14,14 @@ import (
 // heartbeat missed; one that came back without its client would linger.
 
 // forget deletes the consumers with mem_storage of a group whose only voter has
-// just started. With more voters it leaves them: others have kept them.
+// just started. In a group that is to have more it leaves them, even while there is
+// only one: others have kept them, or it has been running all the time.
 func (s *State) forget(r *replica) error {
 	log := r.repl.Load()
-	if log == nil || !r.isLeader() || log.Voters() != 1 {
+	if log == nil || r.group.Replicas() != 1 || log.Voters() != 1 {
+		return nil
+	}
+	if _, leads := log.Leader(); !leads {
 		return nil
 	}
 	type place struct {

@@ -1,13 +1,17 @@
 package state
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/heraldmq/herald/broker/front"
 	"github.com/heraldmq/herald/replication"
 	"github.com/heraldmq/herald/topics"
+	"github.com/heraldmq/herald/topics/catalogue"
 	"github.com/heraldmq/herald/topics/store"
 )
 
@@ -19,6 +23,11 @@ type Group struct {
 	id    topics.GroupID
 	s     *State
 	local atomic.Pointer[replica] // nil where this node has none
+
+	// Only in a cluster.
+	entry   atomic.Pointer[catalogue.Group] // nil before the catalogue has it
+	forward *forwarder
+	why     atomic.Pointer[string] // why the replica here can't be served; nil where it can
 }
 
 // ID returns the group's number, from 1.
@@ -55,17 +64,25 @@ func (g *Group) Stats() replication.Stats {
 // Capture proposes messages for the group's topics, in order. It is a
 // front.Sink: the bytes are copied, and a full group makes the caller wait, so
 // that what can't be written is not read from the sockets either. Publishers
-// are answered through Options.Replier once the messages are on disk.
+// are answered through Options.Replier once the messages are on disk. Where another
+// node leads they are forwarded; what nobody takes is answered 503.
 func (g *Group) Capture(batch []front.Captured) {
-	if r := g.local.Load(); r != nil {
+	r := g.local.Load()
+	if g.forward == nil || r != nil && r.isLeader() && g.forward.idle() {
 		r.queue.capture(batch)
+		return
 	}
+	g.forward.capture(batch)
 }
 
 // Settle waits until all that was captured and submitted before the call has
 // been applied or refused, or ctx ends: what is read afterwards holds it. With
-// nothing under way it returns at once.
+// nothing under way it returns at once. Where another node leads it waits until all
+// has been sent there.
 func (g *Group) Settle(ctx context.Context) {
+	if g.forward != nil {
+		g.forward.settle(ctx)
+	}
 	r := g.local.Load()
 	if r == nil {
 		return
@@ -85,25 +102,58 @@ func (g *Group) Settle(ctx context.Context) {
 // error: ErrBusy, ErrUnknown, ErrClosed, replication.ErrNotLeader or a
 // *topics.Fault when the disk is full. It must not block; it may Submit. After
 // Close it is called by Submit itself.
+//
+// Where another node leads, the record is sent there, in no order, and done runs on
+// a goroutine of its own; but what was delivered is for the leader to say, and is
+// refused elsewhere.
 func (g *Group) Submit(kind topics.RecordKind, body []byte, done func(result any, err error)) {
-	if r := g.local.Load(); r != nil {
-		r.queue.submit(kind, body, done)
-		return
+	if done == nil {
+		done = func(any, error) {}
 	}
-	if done != nil {
+	r := g.local.Load()
+	c := g.s.cl
+	switch {
+	case r != nil && (c == nil || r.isLeader() || kind == topics.RecordDelivered):
+		r.queue.submit(kind, body, done)
+	case c == nil || kind == topics.RecordDelivered:
 		done(nil, replication.ErrNotLeader)
+	default:
+		c.submit(g, kind, bytes.Clone(body), done)
 	}
 }
 
-// ask submits a record and waits for what it gave. When ctx ends first the
-// outcome is not known.
+// ask submits a record where the group is led and waits for what it gave. When ctx
+// ends first the outcome is not known.
 func (g *Group) ask(ctx context.Context, kind topics.RecordKind, body []byte) (any, error) {
+	if c := g.s.cl; c != nil {
+		return c.ask(ctx, g, kind, body)
+	}
+	return g.askHere(ctx, kind, body)
+}
+
+// askAgain is ask for records that do no harm the second time: in a cluster it asks
+// again when the outcome isn't known, for as long as ctx allows.
+func (g *Group) askAgain(ctx context.Context, kind topics.RecordKind, body []byte) (any, error) {
+	for {
+		result, err := g.ask(ctx, kind, body)
+		if g.s.cl == nil || !errors.Is(err, ErrUnknown) || !g.s.cl.pause(ctx, 50*time.Millisecond) {
+			return result, err
+		}
+	}
+}
+
+// askHere is ask where this node leads.
+func (g *Group) askHere(ctx context.Context, kind topics.RecordKind, body []byte) (any, error) {
+	r := g.local.Load()
+	if r == nil {
+		return nil, replication.ErrNotLeader
+	}
 	type answer struct {
 		result any
 		err    error
 	}
 	answered := make(chan answer, 1)
-	g.Submit(kind, body, func(result any, err error) { answered <- answer{result, err} })
+	r.queue.submit(kind, body, func(result any, err error) { answered <- answer{result, err} })
 	select {
 	case a := <-answered:
 		return a.result, a.err

@@ -9,7 +9,6 @@ import (
 
 	"github.com/heraldmq/herald/replication"
 	"github.com/heraldmq/herald/topics"
-	"github.com/heraldmq/herald/topics/catalogue"
 )
 
 // groupTable is the handles of all data groups. Reading takes no lock.
@@ -50,6 +49,9 @@ func (t *groupTable) get(s *State, id topics.GroupID) *Group {
 		return all[i]
 	}
 	g := &Group{id: id, s: s}
+	if s.cl != nil {
+		g.forward = newForwarder(s.cl, g)
+	}
 	all = slices.Insert(slices.Clone(all), i, g)
 	t.all.Store(&all)
 	return g
@@ -87,6 +89,9 @@ func (s *State) replicas() []*replica {
 // Leader returns the name of the node that leads the group, "" when none is
 // known.
 func (g *Group) Leader() string {
+	if c := g.s.cl; c != nil {
+		return c.leader(g.id)
+	}
 	if r := g.local.Load(); r != nil {
 		if log := r.repl.Load(); log != nil {
 			id, _ := log.Leader()
@@ -97,16 +102,54 @@ func (g *Group) Leader() string {
 }
 
 // Replicas returns how many replicas the group is to have.
-func (g *Group) Replicas() int { return 1 }
+func (g *Group) Replicas() int {
+	if e := g.entry.Load(); e != nil {
+		return e.Replicas
+	}
+	return 1
+}
 
 // Nodes returns the nodes that are to have a replica of the group, the preferred
-// leader first.
-func (g *Group) Nodes() []string { return []string{g.s.o.NodeID} }
+// leader first. The caller must not change it.
+func (g *Group) Nodes() []string {
+	if e := g.entry.Load(); e != nil {
+		return e.Nodes
+	}
+	return []string{g.s.o.NodeID}
+}
 
 // Members returns the replicas of the group. On the leader they are as raft knows
-// them, elsewhere as the catalogue and the connections to peers tell.
+// them, elsewhere as the leader said last.
 func (g *Group) Members() []replication.Member {
-	return []replication.Member{{Node: g.s.o.NodeID, Voter: true, Leader: g.IsLeader(), Online: true}}
+	c := g.s.cl
+	if c == nil {
+		return []replication.Member{{Node: g.s.o.NodeID, Voter: true, Leader: g.IsLeader(), Online: true}}
+	}
+	return c.members(g.id)
+}
+
+// Why tells why the replica of this node can't be served; "" where it can, or there
+// is none.
+func (g *Group) Why() string {
+	if w := g.why.Load(); w != nil {
+		return *w
+	}
+	return ""
+}
+
+func (c *cluster) members(id topics.GroupID) []replication.Member {
+	if log := c.log(id); log != nil && c.leadsNow(id) {
+		return log.Members()
+	}
+	who, led := c.led(id)
+	var all []replication.Member
+	for _, n := range led.Voters {
+		all = append(all, replication.Member{Node: n, Voter: true, Leader: n == who, Online: c.online(n)})
+	}
+	for _, n := range led.Others {
+		all = append(all, replication.Member{Node: n, Online: c.online(n)})
+	}
+	return all
 }
 
 // Linearize returns once this node is known to still lead the group: what is read
@@ -115,63 +158,25 @@ func (g *Group) Linearize(ctx context.Context) error {
 	if !g.IsLeader() {
 		return replication.ErrNotLeader
 	}
-	return nil
+	if g.s.cl == nil {
+		return nil
+	}
+	return g.s.cl.linearize(ctx, g.id)
+}
+
+func (c *cluster) linearize(ctx context.Context, id topics.GroupID) error {
+	log := c.log(id)
+	if log == nil {
+		return replication.ErrNotLeader
+	}
+	return log.Linearize(ctx)
 }
 
 // Transfer hands the group's lead to another node, "" for the best. It may be
 // called on any node.
-func (g *Group) Transfer(ctx context.Context, to string) error { return ErrAlone }
-
-// CatalogueLeader returns the node that leads group 0, "" when none is known.
-func (s *State) CatalogueLeader() string {
-	id, _ := s.meta.Leader()
-	return id
-}
-
-// LinearizeCatalogue is Group.Linearize for group 0.
-func (s *State) LinearizeCatalogue(ctx context.Context) error {
-	if !s.IsCatalogueLeader() {
-		return replication.ErrNotLeader
+func (g *Group) Transfer(ctx context.Context, to string) error {
+	if g.s.cl == nil {
+		return ErrAlone
 	}
-	return nil
+	return g.s.cl.transfer(ctx, g.id, to)
 }
-
-// TransferCatalogue is Group.Transfer for group 0.
-func (s *State) TransferCatalogue(ctx context.Context, to string) error { return ErrAlone }
-
-// CatalogueMembers is Group.Members for group 0.
-func (s *State) CatalogueMembers() []replication.Member {
-	return []replication.Member{{Node: s.o.NodeID, Voter: true, Leader: s.IsCatalogueLeader(), Online: true}}
-}
-
-// Clustered tells whether this node has, or could get, peers.
-func (s *State) Clustered() bool { return false }
-
-// Nodes returns the nodes of the cluster by name, also those that are removed; a
-// node alone is not in any table.
-func (s *State) Nodes() []catalogue.Node { return nil }
-
-// StepDown hands over the lead of every group that this node leads, as far as
-// others can take it, and takes none from then on.
-func (s *State) StepDown(ctx context.Context) error { return nil }
-
-// Ready tells whether what clients want changed can be: the cluster is formed,
-// the catalogue here is up to date, and so is every replica. Otherwise why says
-// what is missing.
-func (s *State) Ready() (ready bool, why string) { return true, "" }
-
-// AddNode lets a node take part that was drained or removed.
-func (s *State) AddNode(ctx context.Context, name string) error { return ErrAlone }
-
-// DrainNode has all replicas and leads moved off a node.
-func (s *State) DrainNode(ctx context.Context, name string) error { return ErrAlone }
-
-// RemoveNode takes a node out of the cluster: others take over its replicas where
-// they can, and its name is refused until it is added again.
-func (s *State) RemoveNode(ctx context.Context, name string) error { return ErrAlone }
-
-// Now returns the time that entries get: the system's, corrected where this
-// node's clock is far off those of its peers.
-func (s *State) Now() topics.Nanos { return s.now() }
-
-func (s *State) now() topics.Nanos { return s.o.Now() }

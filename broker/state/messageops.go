@@ -87,7 +87,7 @@ func (s *State) CreateConsumer(ctx context.Context, t *Topic, name string, cfg t
 	if err != nil {
 		return 0, err
 	}
-	r, err := t.group.ask(ctx, topics.RecordConsumerCreate, b)
+	r, err := t.group.askAgain(ctx, topics.RecordConsumerCreate, b)
 	if err != nil {
 		return 0, fmt.Errorf("create consumer %s of topic %s: %w", name, t.name, err)
 	}
@@ -101,7 +101,7 @@ func (s *State) CreateConsumer(ctx context.Context, t *Topic, name string, cfg t
 // SkipTo uses up a topic's sequences up to last. What is not ahead changes nothing.
 func (s *State) SkipTo(ctx context.Context, t *Topic, last topics.Sequence) error {
 	b := binary.LittleEndian.AppendUint64(appendTopic(nil, t.id), uint64(last))
-	if _, err := t.group.ask(ctx, topics.RecordTopicSkip, b); err != nil {
+	if _, err := t.group.askAgain(ctx, topics.RecordTopicSkip, b); err != nil {
 		return fmt.Errorf("skip to %d in topic %s: %w", last, t.name, err)
 	}
 	return nil
@@ -162,7 +162,7 @@ func (s *State) ResetConsumer(ctx context.Context, t *Topic, name string, seq to
 }
 
 func (s *State) changeConsumer(ctx context.Context, t *Topic, name string, kind topics.RecordKind, b []byte) error {
-	r, err := t.group.ask(ctx, kind, b)
+	r, err := t.group.askAgain(ctx, kind, b)
 	if err != nil {
 		return fmt.Errorf("change consumer %s of topic %s: %w", name, t.name, err)
 	}

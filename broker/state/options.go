@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/heraldmq/herald/broker/front"
+	"github.com/heraldmq/herald/replication"
 	"github.com/heraldmq/herald/replication/peer"
 	"github.com/heraldmq/herald/topics"
 	"github.com/heraldmq/herald/topics/catalogue"
@@ -45,9 +46,11 @@ type Options struct {
 	BatchBytes    int           // a batch is proposed at this size even when others are in flight; default 256 KiB
 	InFlight      int           // most batches of a group in flight; default 4
 
-	Now   func() topics.Nanos // default: the system's clock
-	Log   *slog.Logger        // default: discards
-	Fatal func(error)         // called once the node can't go on (failed write, damaged log); default: panic
+	Now         func() topics.Nanos       // default: the system's clock
+	ClockOffset time.Duration             // added to it; for tests of clocks that are off
+	Log         *slog.Logger              // default: discards
+	tune        func(*replication.Config) // for tests
+	Fatal       func(error)               // called once the node can't go on (failed write, damaged log); default: panic
 }
 
 // Replier sends the answers to publishers. *front.Publisher is one.

@@ -9,7 +9,6 @@ import (
 
 	"github.com/heraldmq/herald/topics"
 	"github.com/heraldmq/herald/topics/catalogue"
-	"github.com/heraldmq/herald/topics/store"
 )
 
 // registry is the topics of this node. Finding one takes no lock.
@@ -145,13 +144,16 @@ func (s *State) topicChanged(group topics.GroupID, id topics.TopicID, c Change) 
 	switch c {
 	case Created:
 		data := r.data.Topic(id)
-		if known || data == nil { // deleted by the same entry
+		if data == nil { // deleted by the same entry
 			return
 		}
-		t = newTopic(g, data)
-		s.topics.add(t)
+		if !known || t.Data() != data {
+			s.attachLocked(g, data)
+			r.expiry.touch(id)
+		}
+		return
 	case Updated:
-		if !known {
+		if !known || t.Data() == nil {
 			return
 		}
 		t.configure(t.Data().SharedConfig())
@@ -194,58 +196,4 @@ func (s *State) advertisementChanged(e catalogue.Event) {
 	if s.hooks.OnAdvertisement != nil {
 		s.hooks.OnAdvertisement(e)
 	}
-}
-
-// Usage is what an account holds. The reserved bytes are the sums of the
-// topics' max_bytes.
-type Usage struct {
-	Topics, Consumers            int
-	FileBytes, MemoryBytes       uint64
-	FileMessages, MemoryMessages uint64
-	FileReserved, MemoryReserved int64
-}
-
-// Usage returns what an account holds at the moment; account "" sums up all.
-func (s *State) Usage(account string) Usage {
-	var u Usage
-	for _, r := range s.replicas() {
-		r.data.States(func(t *store.Topic, cfg *topics.Config, st topics.State) {
-			if account != "" && t.Account() != account {
-				return
-			}
-			u.Topics++
-			u.Consumers += st.Consumers
-			if cfg.Storage == topics.StoreMemory {
-				u.MemoryBytes += st.Bytes
-				u.MemoryMessages += st.Messages
-				u.MemoryReserved += max(cfg.MaxBytes, 0)
-			} else {
-				u.FileBytes += st.Bytes
-				u.FileMessages += st.Messages
-				u.FileReserved += max(cfg.MaxBytes, 0)
-			}
-		})
-	}
-	return u
-}
-
-// consumersElsewhere returns how many consumers an account has in other groups
-// than g.
-func (s *State) consumersElsewhere(account string, g *Group) int {
-	if len(s.groups.list()) == 1 {
-		return 0
-	}
-	n := 0
-	for _, other := range s.replicas() {
-		if other.group == g {
-			continue
-		}
-		other.data.Topics(func(t *store.Topic) bool {
-			if t.Account() == account {
-				n += t.State().Consumers
-			}
-			return true
-		})
-	}
-	return n
 }

@@ -29,6 +29,9 @@ type replica struct {
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 	leads   bool        // what OnLeader was last told; its goroutine's
+	usable  atomic.Bool // it leads, and has all that was committed before
+	current atomic.Bool // it has had all that was committed when it was started
+	ended   atomic.Bool // it may fail now, nobody cares
 	stalled atomic.Bool // the store can't flush for want of space
 }
 
@@ -39,11 +42,19 @@ func (s *State) openReplica(g *Group) (*replica, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the directory of group %d: %w", g.id, err)
 	}
+	if err := s.node.FinishRestore(g.id); err != nil {
+		return nil, err
+	}
 	r := &replica{id: g.id, group: g}
+	fatal := func(err error) {
+		if !r.ended.Load() {
+			s.fail(err)
+		}
+	}
 	r.ctx, r.cancel = context.WithCancel(s.ctx)
 	r.data, err = store.Open(store.Options{
 		Dir: dir, TailBytes: s.o.TailBytes, FlushBytes: s.o.FlushBytes, FlushInterval: s.o.FlushInterval,
-		Log: s.o.Log, Fatal: s.fail,
+		Log: s.o.Log, Fatal: fatal,
 		Flushed: func(i topics.Index) { r.flushed(i, s.logError) },
 		Stalled: func(err error) { r.setStalled(err, s.o.Log) },
 	})
@@ -51,7 +62,7 @@ func (s *State) openReplica(g *Group) (*replica, error) {
 		r.cancel()
 		return nil, fmt.Errorf("open the store of group %d in %s: %w", g.id, filepath.Clean(dir), err)
 	}
-	r.machine = newDataMachine(g.id, r.data, s.fail, s)
+	r.machine = newDataMachine(g.id, r.data, fatal, s)
 	r.acks = acker{replier: s.o.Replier, domain: s.o.Domain}
 	r.expiry = newExpiry(r, s.now)
 	r.queue = newQueue(&queue{
@@ -64,6 +75,10 @@ func (s *State) openReplica(g *Group) (*replica, error) {
 	if s.o.Limits != nil {
 		r.queue.limits = func(account string) (storageLimit, bool) {
 			l := s.o.Limits(account)
+			if s.cl != nil && (l.FileBytes > 0 || l.MemoryBytes > 0) {
+				elsewhere := s.usageElsewhere(account, g)
+				l.FileBytes, l.MemoryBytes = rest(l.FileBytes, elsewhere.FileBytes), rest(l.MemoryBytes, elsewhere.MemoryBytes)
+			}
 			return storageLimit{account, l.FileBytes, l.MemoryBytes}, l.FileBytes > 0 || l.MemoryBytes > 0
 		}
 	}
@@ -72,19 +87,31 @@ func (s *State) openReplica(g *Group) (*replica, error) {
 	return r, nil
 }
 
+// rest returns what is left of a limit. 0 or less is none, so what is used up is a
+// limit of one byte.
+func rest(limit int64, used uint64) int64 {
+	if limit <= 0 {
+		return limit
+	}
+	return max(limit-int64(min(used, 1<<62)), 1)
+}
+
+// isLeader tells whether this node leads, and has applied all that was committed
+// before it did.
 func (r *replica) isLeader() bool {
 	log := r.repl.Load()
-	if log == nil {
+	if log == nil || r.group.s.cl != nil && !r.usable.Load() {
 		return false
 	}
 	_, leads := log.Leader()
 	return leads
 }
 
-// Propose implements proposer over the group's log.
+// Propose implements proposer over the group's log. A leader that doesn't have all
+// that was committed before proposes nothing: it doesn't know yet how late it was.
 func (r *replica) Propose(entry []byte) proposal {
 	log := r.repl.Load()
-	if log == nil {
+	if log == nil || r.group.s.cl != nil && !r.usable.Load() {
 		return refusal{replication.ErrNotLeader}
 	}
 	return log.Propose(entry)
@@ -161,14 +188,26 @@ func (s *State) serve(r *replica) error {
 	r.running.Go(func() { r.expiry.run(r.ctx) })
 	r.running.Go(func() { r.queue.sweep(r.ctx) })
 	r.running.Go(func() { r.queue.runAgain(r.ctx) })
-	if err := s.forget(r); err != nil {
-		if !refused(err) {
-			return err
-		}
-		s.logError(err) // the disk is full, say: reading goes on
+	if s.cl != nil {
+		r.running.Go(func() { s.cl.follow(r) })
+		return nil
+	}
+	if err := s.forgetOnce(r); err != nil {
+		return err
 	}
 	s.lead(r, r.isLeader())
 	r.running.Go(func() { s.follow(r) })
+	return nil
+}
+
+func (s *State) forgetOnce(r *replica) error {
+	err := s.forget(r)
+	if err != nil && !refused(err) {
+		return err
+	}
+	if err != nil {
+		s.logError(err) // the disk is full, say: reading goes on
+	}
 	return nil
 }
 
@@ -180,6 +219,41 @@ func (s *State) follow(r *replica) {
 		case leads := <-changes:
 			s.lead(r, leads)
 		case <-r.ctx.Done():
+			return
+		}
+	}
+}
+
+// follow tells of changes of a group's leader in a cluster, of the lead of this node
+// only once it is usable.
+func (c *cluster) follow(r *replica) {
+	log := r.repl.Load()
+	changes := log.LeaderChanges()
+	_, leads := log.Leader()
+	first := true
+	for {
+		if leads && !r.leads {
+			if leads = c.usable(r.ctx, log); leads {
+				r.queue.resume(topics.Nanos(r.machine.last.Load()))
+				r.usable.Store(true)
+				if first {
+					first = false
+					if err := c.s.forgetOnce(r); err != nil {
+						c.s.logError(err)
+					}
+				}
+			}
+		}
+		if leads != r.leads {
+			r.usable.Store(leads)
+			c.s.lead(r, leads)
+			c.tellStatus()
+			c.changed()
+		}
+		select {
+		case leads = <-changes:
+		case <-r.ctx.Done():
+			r.usable.Store(false)
 			return
 		}
 	}

@@ -22,8 +22,9 @@ import (
 type State struct {
 	o         Options
 	node      *replication.Node
-	metrics   prometheus.Collector // node
-	meta      *replication.Group
+	metrics   prometheus.Collector              // node
+	meta      atomic.Pointer[replication.Group] // nil until it has been started
+	cl        *cluster                          // nil where this node is alone
 	catalogue *catalogueMachine
 	groups    groupTable
 	topics    registry
@@ -34,6 +35,8 @@ type State struct {
 	cancel  context.CancelFunc
 	running sync.WaitGroup // every goroutine but the queues'
 	fatal   sync.Once
+
+	spawning sync.Mutex // held while a goroutine is added to running, or Close begins
 
 	mu      sync.Mutex // held while hooks about topics run, so that Start misses none and repeats none
 	hooks   Hooks
@@ -69,7 +72,8 @@ func (o Options) withDefaults() Options {
 
 // Open opens or makes a node's state in o.Dir: the replication node, the store
 // of each data group, the catalogue. What the logs hold is applied before it
-// returns. Nothing is proposed before Start.
+// returns. Nothing is proposed before Start. In a cluster nothing else happens before
+// Start either.
 func Open(o Options) (*State, error) {
 	if o.Dir == "" {
 		return nil, errors.New("open the state: no directory given")
@@ -83,10 +87,17 @@ func Open(o Options) (*State, error) {
 }
 
 func (s *State) open() (err error) {
-	s.node, err = replication.Open(replication.Config{
-		Dir: s.o.Dir, NodeID: s.o.NodeID, Groups: s.o.Groups, TailBytes: s.o.TailBytes,
+	if s.o.Network != nil {
+		s.o.NodeID = s.o.Network.Name()
+	}
+	cfg := replication.Config{
+		Dir: s.o.Dir, NodeID: s.o.NodeID, Groups: s.o.Groups, TailBytes: s.o.TailBytes, Network: s.o.Network,
 		Fatal: s.fail, Log: s.o.Log,
-	})
+	}
+	if s.o.tune != nil {
+		s.o.tune(&cfg)
+	}
+	s.node, err = replication.Open(cfg)
 	if err != nil {
 		return fmt.Errorf("open the log in %s: %w", s.o.Dir, err)
 	}
@@ -94,14 +105,21 @@ func (s *State) open() (err error) {
 	s.o.NodeID = s.node.ID()
 	s.o.ServerName = cmp.Or(s.o.ServerName, s.o.NodeID)
 	s.catalogue = &catalogueMachine{fatal: s.fail, told: s.advertisementChanged, c: catalogue.New()}
+	if s.o.Network != nil {
+		s.cl = newCluster(s)
+		s.catalogue.topic, s.catalogue.table, s.catalogue.other = s.catalogueTopic, s.cl.changed, s.catalogueRestored
+		return nil
+	}
 	// Side by side: opening waits for the disk most of the time.
 	errs := make([]error, s.o.Groups+1)
 	var opening sync.WaitGroup
 	opening.Go(func() {
-		var err error
-		if s.meta, err = s.node.Start(topics.CatalogueGroup, s.catalogue); err != nil {
+		meta, err := s.node.Start(topics.CatalogueGroup, s.catalogue)
+		if err != nil {
 			errs[0] = fmt.Errorf("start the catalogue: %w", err)
+			return
 		}
+		s.meta.Store(meta)
 	})
 	for i := range s.o.Groups {
 		opening.Go(func() { errs[i+1] = s.openGroup(topics.GroupID(i + 1)) })
@@ -134,6 +152,9 @@ func (s *State) openGroup(id topics.GroupID) error {
 // Start begins to lead where this node leads: it calls h.OnTopic for every topic
 // there is, finishes what a crash left half done, and starts expiry. It is
 // called once, before the first Capture.
+//
+// In a cluster it returns at once: the cluster is formed, or found, by and by, and
+// hooks are called as topics and groups become known. See Ready.
 func (s *State) Start(h Hooks) error {
 	s.mu.Lock()
 	if s.started || s.closed {
@@ -151,6 +172,10 @@ func (s *State) Start(h Hooks) error {
 		})
 	}
 	s.mu.Unlock()
+	if s.cl != nil {
+		s.running.Go(func() { s.cl.run(s.ctx) })
+		return nil
+	}
 	for _, r := range s.replicas() {
 		if h.OnGroup != nil {
 			h.OnGroup(r.group, true)
@@ -174,7 +199,7 @@ func (s *State) Start(h Hooks) error {
 
 // followCatalogue finishes what others began when this node gets to lead group 0.
 func (s *State) followCatalogue(led bool) {
-	changes := s.meta.LeaderChanges()
+	changes := s.meta.Load().LeaderChanges()
 	for {
 		select {
 		case leads := <-changes:
@@ -205,7 +230,14 @@ func (s *State) Close() error {
 	}
 	s.closed = true
 	s.mu.Unlock()
+	s.spawning.Lock()
 	s.cancel()
+	s.spawning.Unlock()
+	for _, g := range s.groups.list() {
+		if g.forward != nil {
+			g.forward.stop()
+		}
+	}
 
 	// What is in flight is given a while to end well; closing the node then ends
 	// it without an outcome.
@@ -242,6 +274,17 @@ func (s *State) Close() error {
 }
 
 const closePatience = 5 * time.Second
+
+// spawn runs f on a goroutine that Close waits for; false when it has begun.
+func (s *State) spawn(f func()) bool {
+	s.spawning.Lock()
+	defer s.spawning.Unlock()
+	if s.ctx.Err() != nil {
+		return false
+	}
+	s.running.Go(f)
+	return true
+}
 
 // fail ends the node, once.
 func (s *State) fail(err error) { s.fatal.Do(func() { s.o.Fatal(err) }) }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/heraldmq/herald/topics"
+	"github.com/heraldmq/herald/topics/catalogue"
 	"github.com/heraldmq/herald/topics/store"
 	"github.com/heraldmq/herald/topics/transform"
 )
@@ -37,6 +38,16 @@ func newTopic(g *Group, data *store.Topic) *Topic {
 	}
 	t.data.Store(data)
 	t.configure(cfg)
+	return t
+}
+
+// newRemoteTopic returns a topic as the catalogue knows it.
+func newRemoteTopic(g *Group, e *catalogue.Topic) *Topic {
+	t := &Topic{
+		id: e.ID, account: e.Account, name: e.Config.Name, created: e.Created,
+		group: g, ackHead: ackHead(e.Config.Name),
+	}
+	t.configure(&e.Config)
 	return t
 }
 

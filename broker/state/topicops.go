@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/heraldmq/herald/replication"
 	"github.com/heraldmq/herald/topics"
@@ -30,7 +31,7 @@ func (s *State) CreateTopic(ctx context.Context, account string, cfg topics.Conf
 	if err != nil {
 		return nil, false, err
 	}
-	if err := s.settle(r.Topic.ID); err != nil {
+	if err := s.finish(ctx, r.Topic); err != nil {
 		return nil, false, fmt.Errorf("create topic %s: %w", cfg.Name, err)
 	}
 	t, ok := s.TopicByID(r.Topic.ID)
@@ -43,13 +44,16 @@ func (s *State) CreateTopic(ctx context.Context, account string, cfg topics.Conf
 // UpdateTopic gives a topic another config. Faults: 10059, 10065, 10047, 10028,
 // 10113, 10122. Whether the change is allowed at all is for the caller to check.
 func (s *State) UpdateTopic(ctx context.Context, account string, cfg topics.Config) (*Topic, error) {
+	if t, ok := s.Topic(account, cfg.Name); ok && s.cl != nil && max(cfg.Replicas, 1) != t.group.Replicas() {
+		return nil, faultReplicas
+	}
 	r, err := s.decide(ctx, &catalogue.Command{
 		Op: catalogue.OpUpdateTopic, Account: account, Config: &cfg, Limits: s.limitsOf(account),
 	})
 	if err != nil {
 		return nil, err
 	}
-	if err := s.settle(r.Topic.ID); err != nil {
+	if err := s.finish(ctx, r.Topic); err != nil {
 		return nil, fmt.Errorf("update topic %s: %w", cfg.Name, err)
 	}
 	t, ok := s.TopicByID(r.Topic.ID)
@@ -66,7 +70,7 @@ func (s *State) DeleteTopic(ctx context.Context, account, name string) error {
 	if err != nil {
 		return err
 	}
-	if err := s.settle(r.Topic.ID); err != nil {
+	if err := s.finish(ctx, r.Topic); err != nil {
 		return fmt.Errorf("delete topic %s: %w", name, err)
 	}
 	return nil
@@ -80,10 +84,23 @@ func (s *State) limitsOf(account string) *catalogue.Limits {
 	return &l
 }
 
+// finish has the data group carry out what was decided about a topic, and this node
+// know it. In a cluster the leader of group 0 has seen to the former: settling on
+// many nodes at once, an older config could overtake a newer one.
+func (s *State) finish(ctx context.Context, t *catalogue.Topic) error {
+	if t == nil {
+		return nil // deleted by the first of two requests
+	}
+	if s.cl == nil {
+		return s.settle(ctx, t.ID)
+	}
+	return s.cl.syncGroup(ctx, s.groups.get(s, t.Group))
+}
+
 // settle takes the steps that are left after a decision about a topic. Only one
 // goroutine at a time does so for a topic, with the catalogue's last word, so
 // that an older config can't overtake a newer one on the way to the data group.
-func (s *State) settle(id topics.TopicID) error {
+func (s *State) settle(ctx context.Context, id topics.TopicID) error {
 	turn := &s.settling[uint64(id)%uint64(len(s.settling))]
 	turn.Lock()
 	defer turn.Unlock()
@@ -100,19 +117,23 @@ func (s *State) settle(id topics.TopicID) error {
 	if err != nil {
 		return err
 	}
-	result, err := g.ask(context.WithoutCancel(s.ctx), kind, body)
+	result, err := s.carryOut(ctx, g, kind, body)
 	if err != nil {
 		return err
 	}
 	if f, ok := result.(*topics.Fault); ok && f != nil && kind != topics.RecordTopicDelete {
 		return f
 	}
-	p, err := s.propose(note)
-	if err != nil {
-		return err
+	return s.note(t, note)
+}
+
+// carryOut has a data group take a step. A node alone doesn't give up on it: it
+// would stay undone until the next start.
+func (s *State) carryOut(ctx context.Context, g *Group, kind topics.RecordKind, body []byte) (any, error) {
+	if s.cl == nil {
+		return g.ask(context.WithoutCancel(s.ctx), kind, body)
 	}
-	s.noted(t, p)
-	return nil
+	return g.askAgain(ctx, kind, body)
 }
 
 // nextStep returns what the data group has to do for an unsettled topic, and
@@ -135,15 +156,20 @@ func nextStep(t *catalogue.Topic) (kind topics.RecordKind, body []byte, note *ca
 	return kind, body, note, err
 }
 
-// noted sees to it that a note to group 0 that fails is at least logged: the
-// next leader will find the topic unsettled.
-func (s *State) noted(t *catalogue.Topic, p *replication.Proposal) {
-	s.running.Go(func() {
+// note has group 0 note that a step was taken. Nobody waits for it; when it fails it
+// is at least logged, and the next leader will find the topic unsettled.
+func (s *State) note(t *catalogue.Topic, cmd *catalogue.Command) error {
+	p, err := s.propose(cmd)
+	if err != nil {
+		return err
+	}
+	s.spawn(func() {
 		<-p.Done()
 		if _, _, err := p.Result(); err != nil && !errors.Is(err, replication.ErrClosed) {
 			s.o.Log.Debug("topic stays unsettled until the next start", "topic", t.Config.Name, "error", err)
 		}
 	})
+	return nil
 }
 
 // reconcile settles what was left unsettled, on the node that leads group 0. What
@@ -160,7 +186,7 @@ func (s *State) reconcile() error {
 	})
 	var errs []error
 	for _, id := range open {
-		if err := s.settle(id); err != nil {
+		if err := s.settleAgain(id); err != nil {
 			err = fmt.Errorf("finish what was begun with topic %d: %w", id, err)
 			if refused(err) {
 				s.logError(err)
@@ -171,6 +197,20 @@ func (s *State) reconcile() error {
 	}
 	return errors.Join(errs...)
 }
+
+func (s *State) settleAgain(id topics.TopicID) error {
+	ctx := s.ctx
+	if s.cl != nil {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(s.ctx, settleTimeout)
+		defer cancel()
+	}
+	return s.settle(ctx, id)
+}
+
+// settleTimeout is how long a group that nobody leads keeps the others' topics from
+// being settled.
+const settleTimeout = 30 * time.Second
 
 // refused tells whether an error means that a group took note of a request and
 // turned it down.

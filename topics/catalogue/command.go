@@ -69,5 +69,6 @@ type Result struct {
 	Created       bool // OpCreateTopic: it wasn't there before
 	Advertisement *Advertisement
 	Event         *Event // what to tell those who watch advertisements
+	Tables        bool   // nodes or groups have changed
 	Fault         *topics.Fault
 }

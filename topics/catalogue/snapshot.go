@@ -207,11 +207,10 @@ func (c *Catalogue) UnmarshalBinary(b []byte) error {
 		fresh.claim(t)
 	}
 	for _, v := range s.Adverts {
-		a, fault := ParseAdvertisement(v.Body)
+		a, fault := v.restore()
 		if fault != nil {
 			return &CorruptError{fault.Text}
 		}
-		a.Account, a.ID, a.Revision, a.Created, a.Changed = v.Account, v.ID, v.Revision, v.Created, v.Changed
 		if fresh.adverts[v.Account] == nil {
 			fresh.adverts[v.Account] = map[Key]*Advertisement{}
 		}

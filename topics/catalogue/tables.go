@@ -95,7 +95,7 @@ func (c *Catalogue) putNode(cmd *Command) (Result, error) {
 	now.State = cmp.Or(n.State, now.State)
 	now.Addr = cmp.Or(n.Addr, now.Addr)
 	c.nodes[n.Name] = now
-	return Result{}, nil
+	return Result{Tables: true}, nil
 }
 
 // putGroup enters a group, or changes it if it still has the revision before the
@@ -113,7 +113,7 @@ func (c *Catalogue) putGroup(cmd *Command) (Result, error) {
 		return Result{Fault: FaultStale}, nil
 	}
 	c.groups[g.ID] = g
-	return Result{}, nil
+	return Result{Tables: true}, nil
 }
 
 // Nodes returns the nodes by name.

@@ -1,0 +1,303 @@
+package state
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/heraldmq/herald/replication"
+	"github.com/heraldmq/herald/replication/peer"
+	"github.com/heraldmq/herald/topics"
+	"github.com/heraldmq/herald/topics/catalogue"
+)
+
+// cluster is what a State does beside other nodes. nil when the node is alone.
+//
+// Its goroutine forms the cluster, or finds it formed, starts group 0, and from
+// then on makes this node have the replicas that the catalogue gives it. Where
+// group 0 is led it also steers (controller.go).
+type cluster struct {
+	s    *State
+	net  *peer.Network
+	me   string
+	news bell          // something changed that somebody may wait for
+	work chan struct{} // holds one: the cluster's goroutine has something to do
+
+	peers    peers
+	expected atomic.Int64 // voters group 0 must have before anything may be changed
+	lame     atomic.Bool  // it hands over its leads and takes none
+	wanted   wanted       // numbers of replicas that somebody waits for
+	control  control      // of the cluster's goroutine
+	held     usageCache
+	pieces   pieces        // of messages that other nodes forward
+	asking   chan struct{} // a slot for each Submit on its way to another node
+	why      atomic.Pointer[string]
+	metaOK   atomic.Bool // group 0 has been caught up once
+	leading  atomic.Bool // this node leads group 0 and has all that was committed
+}
+
+const submitsAway = 4096
+
+// bell wakes all who wait for a change.
+type bell struct {
+	mu sync.Mutex
+	c  chan struct{}
+}
+
+// wait returns a channel that is closed with the next ring.
+func (b *bell) wait() <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.c == nil {
+		b.c = make(chan struct{})
+	}
+	return b.c
+}
+
+func (b *bell) ring() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.c != nil {
+		close(b.c)
+		b.c = nil
+	}
+}
+
+func newCluster(s *State) *cluster {
+	c := &cluster{
+		s: s, net: s.o.Network, me: s.o.Network.Name(), work: make(chan struct{}, 1), asking: make(chan struct{}, submitsAway),
+	}
+	c.peers.of, c.peers.untimed = map[string]*peerState{}, make(chan struct{}, 1)
+	c.listen()
+	return c
+}
+
+// wake has the cluster's goroutine look again.
+func (c *cluster) wake() {
+	select {
+	case c.work <- struct{}{}:
+	default:
+	}
+}
+
+// changed tells everybody who may care that something changed.
+func (c *cluster) changed() {
+	c.news.ring()
+	c.wake()
+}
+
+// pause waits for a change, for at most d; false when ctx has ended.
+func (c *cluster) pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-c.news.wait():
+	case <-t.C:
+	case <-ctx.Done():
+	}
+	return ctx.Err() == nil
+}
+
+// run forms the cluster and keeps this node's share of it.
+func (c *cluster) run(ctx context.Context) {
+	s := c.s
+	for !c.begin(ctx) {
+		if !sleep(ctx, time.Second) {
+			return
+		}
+	}
+	s.running.Go(func() { c.followCatalogue(ctx) })
+	s.running.Go(func() { c.catchUp(ctx, topics.CatalogueGroup, s.meta.Load(), &c.metaOK) })
+	s.running.Go(func() { c.clocks(ctx) })
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		c.arrange(ctx)
+		c.steer(ctx)
+		c.tellLeaders()
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		case <-c.work:
+			// What changes together is looked at together.
+			if !sleep(ctx, 5*time.Millisecond) {
+				return
+			}
+		}
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// begin forms the cluster and starts group 0.
+func (c *cluster) begin(ctx context.Context) bool {
+	s := c.s
+	found, expected, err := replication.Form(ctx, s.node, c.net)
+	if err != nil {
+		if ctx.Err() == nil {
+			c.down("the cluster is not formed: %v", err)
+		}
+		return false
+	}
+	c.expected.Store(int64(expected))
+	meta, err := s.node.StartGroup(topics.CatalogueGroup, s.catalogue, replication.StartOptions{Found: found})
+	if err != nil {
+		err = c.reset(ctx, topics.CatalogueGroup, err)
+		if err != nil && ctx.Err() == nil {
+			c.down("the catalogue can't be served: %v", err)
+		}
+		return false
+	}
+	s.meta.Store(meta)
+	c.changed()
+	return true
+}
+
+// down notes, and logs once, why nothing works.
+func (c *cluster) down(format string, args ...any) {
+	why := fmt.Sprintf(format, args...)
+	if old := c.why.Swap(&why); old == nil || *old != why {
+		c.s.o.Log.Error(why)
+	}
+}
+
+// reset moves a replica that can't be used out of the way, so that it is filled
+// again by the others.
+func (c *cluster) reset(ctx context.Context, id topics.GroupID, reason error) error {
+	if !damaged(reason) {
+		return reason
+	}
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	moved, err := c.s.node.ResetGroup(ctx, id, reason)
+	if err != nil {
+		return errors.Join(reason, err)
+	}
+	c.s.o.Log.Error("a replica was damaged; its files have been moved away, and the other nodes fill it again",
+		"group", id, "files", moved, "error", reason)
+	return nil
+}
+
+// followCatalogue tells when this node gets to lead group 0, or no longer does.
+func (c *cluster) followCatalogue(ctx context.Context) {
+	s := c.s
+	meta := s.meta.Load()
+	changes := meta.LeaderChanges()
+	led := false
+	_, leads := meta.Leader()
+	for {
+		if leads && !led {
+			leads = c.usable(ctx, meta)
+		}
+		if leads != led {
+			led = leads
+			c.leading.Store(leads)
+			c.tellStatus()
+			c.changed()
+			if leads {
+				s.running.Go(func() {
+					if err := s.reconcile(); err != nil {
+						s.logError(err)
+					}
+				})
+			}
+			if s.hooks.OnCatalogueLeader != nil {
+				s.hooks.OnCatalogueLeader(leads)
+			}
+		}
+		select {
+		case leads = <-changes:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// usable waits until a node that has begun to lead has applied all that was
+// committed before, and knows the clocks of its peers; false when it leads no more.
+func (c *cluster) usable(ctx context.Context, log *replication.Group) bool {
+	c.peers.awaitClocks(ctx, c)
+	for ctx.Err() == nil {
+		one, cancel := context.WithTimeout(ctx, 2*time.Second)
+		err := log.Linearize(one)
+		cancel()
+		if err == nil {
+			return true
+		}
+		if _, leads := log.Leader(); !leads {
+			return false
+		}
+		if !sleep(ctx, 20*time.Millisecond) {
+			return false
+		}
+	}
+	return false
+}
+
+// catchUp waits until a replica has all that was committed when it was started,
+// and notes that.
+func (c *cluster) catchUp(ctx context.Context, id topics.GroupID, log *replication.Group, done *atomic.Bool) {
+	for ctx.Err() == nil {
+		leader := c.leader(id)
+		if leader == c.me {
+			break
+		}
+		if leader != "" {
+			one, cancel := context.WithTimeout(ctx, 5*time.Second)
+			i, err := c.committedAt(one, leader, id)
+			cancel()
+			if err == nil && log.WaitApplied(ctx, i) == nil {
+				break
+			}
+		}
+		if !c.pause(ctx, 200*time.Millisecond) {
+			return
+		}
+	}
+	if ctx.Err() == nil {
+		done.Store(true)
+		c.changed()
+	}
+}
+
+// voters of group 0 at most.
+const catalogueVoters = 5
+
+// catalogueMembers returns which nodes vote in group 0, and which only hold it. It
+// follows from the table alone, so that all nodes say the same.
+func catalogueMembers(nodes []catalogue.Node) (voters, others []string) {
+	nodes = slices.Clone(nodes)
+	slices.SortStableFunc(nodes, func(a, b catalogue.Node) int {
+		if (a.State == catalogue.Active) != (b.State == catalogue.Active) {
+			if a.State == catalogue.Active {
+				return -1
+			}
+			return 1
+		}
+		return int(min(max(a.Joined-b.Joined, -1), 1))
+	})
+	for _, n := range nodes {
+		switch {
+		case n.State == catalogue.Removed:
+		case len(voters) < catalogueVoters && (n.State == catalogue.Active || len(voters) == 0):
+			voters = append(voters, n.Name)
+		default:
+			others = append(others, n.Name)
+		}
+	}
+	return voters, others
+}

@@ -1,0 +1,246 @@
+package state
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/heraldmq/herald/broker/jsapi"
+	"github.com/heraldmq/herald/replication"
+	"github.com/heraldmq/herald/topics"
+	"github.com/heraldmq/herald/topics/catalogue"
+)
+
+// decide proposes a command to group 0, wherever it is led, and waits for its
+// result; on return this node's catalogue has it. When ctx ends first the outcome is
+// not known.
+func (s *State) decide(ctx context.Context, cmd *catalogue.Command) (catalogue.Result, error) {
+	if s.cl != nil {
+		return s.cl.decide(ctx, cmd)
+	}
+	r, _, err := s.decideHere(ctx, cmd)
+	return r, err
+}
+
+// decideHere is decide where this node leads group 0. The index is the command's.
+func (s *State) decideHere(ctx context.Context, cmd *catalogue.Command) (catalogue.Result, topics.Index, error) {
+	p, err := s.propose(cmd)
+	if err != nil {
+		return catalogue.Result{}, 0, err
+	}
+	select {
+	case <-p.Done():
+	case <-ctx.Done():
+		return catalogue.Result{}, 0, fmt.Errorf("%s: %w: %w", cmd.Op, ErrUnknown, context.Cause(ctx))
+	}
+	i, result, err := p.Result()
+	if err != nil {
+		return catalogue.Result{}, 0, outcome(err)
+	}
+	r, ok := result.(catalogue.Result)
+	if !ok {
+		return catalogue.Result{}, 0, ErrUnknown // applying it was fatal
+	}
+	if r.Fault != nil {
+		return r, i, r.Fault
+	}
+	return r, i, nil
+}
+
+func (s *State) propose(cmd *catalogue.Command) (*replication.Proposal, error) {
+	meta := s.meta.Load()
+	if meta == nil {
+		return nil, replication.ErrNotLeader
+	}
+	cmd.Time = s.now()
+	entry, err := cmd.Encode()
+	if err != nil {
+		return nil, err
+	}
+	return meta.Propose(entry), nil
+}
+
+// wanted are the numbers of replicas for which somebody waits for a group.
+type wanted struct {
+	mu sync.Mutex
+	of map[int]int
+}
+
+func (w *wanted) add(replicas, by int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.of == nil {
+		w.of = map[int]int{}
+	}
+	if w.of[replicas] += by; w.of[replicas] <= 0 {
+		delete(w.of, replicas)
+	}
+}
+
+func (w *wanted) set() map[int]bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	all := map[int]bool{}
+	for r := range w.of {
+		all[r] = true
+	}
+	return all
+}
+
+// groupWait is how long the leader of group 0 keeps a request that waits for a
+// group to be founded.
+const groupWait = 8 * time.Second
+
+// decideLeading decides as the leader of group 0, and has the data group carry out
+// what was decided about a topic.
+func (c *cluster) decideLeading(ctx context.Context, cmd *catalogue.Command) (catalogue.Result, topics.Index, error) {
+	r, i, err := c.decideWaiting(ctx, cmd)
+	if err != nil || r.Topic == nil {
+		return r, i, err
+	}
+	switch cmd.Op {
+	case catalogue.OpCreateTopic, catalogue.OpUpdateTopic, catalogue.OpDeleteTopic:
+		ctx, cancel := context.WithTimeout(ctx, groupWait)
+		defer cancel()
+		return r, i, c.s.settle(ctx, r.Topic.ID)
+	}
+	return r, i, nil
+}
+
+// decideWaiting decides. What waits for a group to take topics is kept until there
+// is one.
+func (c *cluster) decideWaiting(ctx context.Context, cmd *catalogue.Command) (catalogue.Result, topics.Index, error) {
+	if c.s.voters() < int(c.expected.Load()) {
+		return catalogue.Result{}, 0, faultUnavailable
+	}
+	r, i, err := c.s.decideHere(ctx, cmd)
+	if r.Fault != catalogue.FaultNoGroup {
+		return r, i, err
+	}
+	replicas := max(cmd.Config.Replicas, 1)
+	active := 0
+	for _, n := range c.s.tables().nodes {
+		if n.State == catalogue.Active {
+			active++
+		}
+	}
+	if active < replicas {
+		return r, i, jsapi.NoPeers("no suitable peers for placement")
+	}
+	c.wanted.add(replicas, 1)
+	defer c.wanted.add(replicas, -1)
+	ctx, cancel := context.WithTimeout(ctx, groupWait)
+	defer cancel()
+	for {
+		news := c.news.wait()
+		c.wake()
+		if c.takesTopics(replicas) {
+			if r, i, err = c.s.decideHere(ctx, cmd); r.Fault != catalogue.FaultNoGroup {
+				return r, i, err
+			}
+		}
+		if !c.s.IsCatalogueLeader() {
+			return catalogue.Result{}, 0, replication.ErrNotLeader
+		}
+		select {
+		case <-news:
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			return catalogue.Result{}, 0, faultUnavailable
+		}
+	}
+}
+
+// takesTopics tells whether there is a group of so many replicas for new topics.
+func (c *cluster) takesTopics(replicas int) bool {
+	for _, g := range c.s.tables().groups {
+		if g.Open && g.Replicas == replicas {
+			return true
+		}
+	}
+	return false
+}
+
+// decide asks the leader again when it isn't known whether it did what it was asked:
+// these commands do no harm the second time.
+func (c *cluster) decide(ctx context.Context, cmd *catalogue.Command) (catalogue.Result, error) {
+	again := false
+	for {
+		r, err := c.decideOnce(ctx, cmd)
+		switch {
+		case errors.Is(err, ErrUnknown) && cmd.Op != catalogue.OpAdvertise && cmd.Op != catalogue.OpWithdraw && c.pause(ctx, 50*time.Millisecond):
+			again = true
+			continue
+		case again && cmd.Op == catalogue.OpCreateTopic && err == nil:
+			r.Created = true // by the first, as far as anybody can tell
+		case again && cmd.Op == catalogue.OpDeleteTopic && errors.Is(err, catalogue.FaultTopicNotFound):
+			return catalogue.Result{}, nil
+		}
+		return r, err
+	}
+}
+
+func (c *cluster) decideOnce(ctx context.Context, cmd *catalogue.Command) (catalogue.Result, error) {
+	request, err := cmd.Encode()
+	if err != nil {
+		return catalogue.Result{}, err
+	}
+	var here catalogue.Result
+	local := false
+	answer, err := c.callLeader(ctx, topics.CatalogueGroup, methodDecide, request, func() ([]byte, error) {
+		r, _, err := c.decideLeading(ctx, cmd)
+		if errors.Is(err, replication.ErrNotLeader) {
+			return nil, err
+		}
+		here, local = r, true
+		return appendAnswer(nil, 0, err), nil
+	})
+	if err != nil {
+		return catalogue.Result{}, err
+	}
+	b := bodyOf(answer)
+	i, err := b.answer()
+	if err != nil || local {
+		return here, err
+	}
+	var r catalogue.Result
+	if err := json.Unmarshal(b.rest, &r); err != nil {
+		return catalogue.Result{}, fmt.Errorf("read the result of %s: %w", cmd.Op, err)
+	}
+	if meta := c.s.meta.Load(); meta != nil {
+		if err := meta.WaitApplied(ctx, i); err != nil {
+			return catalogue.Result{}, fmt.Errorf("%w: %w", ErrUnknown, err)
+		}
+	}
+	return r, nil
+}
+
+func (c *cluster) answerDecide(ctx context.Context, _ string, request []byte) ([]byte, error) {
+	cmd, err := catalogue.DecodeCommand(request)
+	if err != nil {
+		return nil, err
+	}
+	if !c.s.IsCatalogueLeader() {
+		return []byte{answerNotLeader}, nil
+	}
+	r, i, err := c.decideLeading(ctx, cmd)
+	if err != nil {
+		return appendAnswer(nil, 0, err), nil
+	}
+	b, err := json.Marshal(r)
+	if err != nil {
+		return nil, err
+	}
+	return append(appendAnswer(nil, i, nil), b...), nil
+}
+
+// voters returns how many vote in group 0.
+func (s *State) voters() int {
+	if meta := s.meta.Load(); meta != nil {
+		return meta.Voters()
+	}
+	return 0
+}

@@ -1,0 +1,62 @@
+package catalogue
+
+import (
+	"encoding/json"
+
+	"github.com/heraldmq/herald/topics"
+)
+
+// sentResult is a Result on its way to another node.
+type sentResult struct {
+	Topic         *Topic        `json:"topic,omitempty"`
+	Created       bool          `json:"created,omitempty"`
+	Advertisement *savedAdvert  `json:"advertisement,omitempty"`
+	Kind          EventKind     `json:"kind,omitempty"` // of the event
+	Revision      uint64        `json:"revision,omitempty"`
+	Time          topics.Nanos  `json:"time,omitempty"`
+	Fault         *topics.Fault `json:"fault,omitempty"`
+	Tables        bool          `json:"tables,omitempty"`
+}
+
+// MarshalJSON encodes a result for another node.
+func (r Result) MarshalJSON() ([]byte, error) {
+	s := sentResult{Topic: r.Topic, Created: r.Created, Fault: r.Fault, Tables: r.Tables}
+	a := r.Advertisement
+	if r.Event != nil {
+		s.Kind, s.Revision, s.Time = r.Event.Kind, r.Event.Revision, r.Event.Time
+		a = r.Event.Advertisement
+	}
+	if a != nil {
+		s.Advertisement = &savedAdvert{a.Account, a.ID, a.Revision, a.Created, a.Changed, a.body}
+	}
+	return json.Marshal(s)
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote.
+func (r *Result) UnmarshalJSON(b []byte) error {
+	var s sentResult
+	if err := json.Unmarshal(b, &s); err != nil {
+		return err
+	}
+	*r = Result{Topic: s.Topic, Created: s.Created, Fault: s.Fault, Tables: s.Tables}
+	if v := s.Advertisement; v != nil {
+		a, fault := v.restore()
+		if fault != nil {
+			return fault
+		}
+		r.Advertisement = a
+		if s.Kind != "" {
+			r.Event = &Event{Kind: s.Kind, Revision: s.Revision, Time: s.Time, Advertisement: a}
+		}
+	}
+	return nil
+}
+
+func (v *savedAdvert) restore() (*Advertisement, *topics.Fault) {
+	a, fault := ParseAdvertisement(v.Body)
+	if fault != nil {
+		return nil, fault
+	}
+	a.Account, a.ID, a.Revision, a.Created, a.Changed = v.Account, v.ID, v.Revision, v.Created, v.Changed
+	return a, nil
+}

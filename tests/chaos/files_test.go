@@ -24,7 +24,7 @@ func filesOf(n *harness.Node, match func(rel string, size int64) bool) []string 
 		}
 		info, err := d.Info()
 		rel, _ := filepath.Rel(n.Store, path)
-		if err == nil && info.Size() > 0 && match(filepath.ToSlash(rel), info.Size()) {
+		if err == nil && info.Size() > 0 && !strings.Contains(filepath.ToSlash(rel), "/damaged/") && match(filepath.ToSlash(rel), info.Size()) {
 			out = append(out, path)
 		}
 		return nil

@@ -128,6 +128,9 @@ func (h *hosts) start(i int, cmd *exec.Cmd) error {
 	return err
 }
 
+// withParent makes a process end with the test's.
+func withParent() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
+
 // cut makes packets from one host to another go to a hardware address that
 // nobody has, which loses them without a word, or undoes that.
 func (h *hosts) cut(from, to int, cut bool) error {

@@ -5,6 +5,7 @@ package harness
 import (
 	"errors"
 	"os/exec"
+	"syscall"
 	"testing"
 )
 
@@ -16,3 +17,5 @@ func newHosts(testing.TB) (*hosts, error)       { return nil, errNoHosts }
 func (h *hosts) add() (string, error)           { return "", errNoHosts }
 func (h *hosts) start(int, *exec.Cmd) error     { return errNoHosts }
 func (h *hosts) cut(from, to int, _ bool) error { return errNoHosts }
+
+func withParent() *syscall.SysProcAttr { return nil }

@@ -53,7 +53,7 @@ func (n *Node) Start() error {
 	defer out.Close()
 	cmd := exec.Command(n.program, "-c", n.Conf)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = n.Dir, out, out
-	cmd.Env = append(os.Environ(), n.Env...)
+	cmd.Env, cmd.SysProcAttr = append(os.Environ(), n.Env...), withParent()
 	start := cmd.Start
 	if h := n.cluster.hosts; h != nil {
 		start = func() error { return h.start(n.Index, cmd) }

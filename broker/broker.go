@@ -99,7 +99,7 @@ func (b *Broker) Run(ctx context.Context) error {
 		return nil
 	default:
 	}
-	if err := b.open(); err != nil {
+	if err := b.open(ctx); err != nil {
 		return errors.Join(err, b.shut())
 	}
 	close(b.ready)
@@ -118,7 +118,7 @@ func (b *Broker) Run(ctx context.Context) error {
 }
 
 // open starts the rooms from the inside out: what accepts clients comes last.
-func (b *Broker) open() error {
+func (b *Broker) open(ctx context.Context) error {
 	o, log := b.options.Load(), b.cfg.Log
 	b.start = time.Now()
 	log.Info("Starting nats-server")
@@ -150,7 +150,7 @@ func (b *Broker) open() error {
 	if err := b.listenHTTP(o); err != nil {
 		return err
 	}
-	if err := b.openServices(o); err != nil {
+	if err := b.openServices(ctx, o); err != nil {
 		return err
 	}
 	b.tellAddresses(o)
@@ -158,7 +158,7 @@ func (b *Broker) open() error {
 }
 
 // openServices opens what works on the front, and then the front.
-func (b *Broker) openServices(o *config.Options) error {
+func (b *Broker) openServices(ctx context.Context, o *config.Options) error {
 	if o.JetStream.Enabled {
 		d, err := b.openDurable()
 		if err != nil {
@@ -173,6 +173,7 @@ func (b *Broker) openServices(o *config.Options) error {
 		return err
 	}
 	b.sys.Store(services)
+	b.settle(ctx)
 	if err := b.front.Start(); err != nil {
 		return err
 	}
@@ -260,6 +261,7 @@ func (b *Broker) shut() error {
 		errs = append(errs, s.Close())
 	}
 	if b.links != nil {
+		b.links.flush()
 		b.links.quiet()
 	}
 	if d := b.durable.Swap(nil); d != nil {

@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"errors"
+	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -27,6 +28,7 @@ import (
 type durable struct {
 	b       *Broker
 	state   *state.State
+	fresh   bool // there was nothing in the directory
 	engines engines
 	api     *jetstream.Service
 	copies  *sourcing.Engine   // mirrors and sources
@@ -75,7 +77,8 @@ func (b *Broker) openDurable() (*durable, error) {
 	if b.links != nil {
 		so.Network, so.NodeID = b.links.net, b.links.net.Name()
 	}
-	var err error
+	_, err := os.Stat(so.Dir)
+	d.fresh = errors.Is(err, os.ErrNotExist)
 	if d.state, err = state.Open(so); err != nil {
 		d.cancel()
 		return nil, err

@@ -98,10 +98,81 @@ func (b *Broker) handOver() {
 	began := time.Now()
 	if err := d.state.StepDown(ctx); err != nil {
 		b.cfg.Log.Warn("Not everything this node leads could be handed over; the others elect a leader when it is gone", "error", err)
-		return
+	} else {
+		b.cfg.Log.Info("Handed over what this node led", "took", time.Since(began).Round(time.Millisecond).String())
 	}
-	b.cfg.Log.Info("Handed over what this node led", "took", time.Since(began).Round(time.Millisecond).String())
+	// The others may have sent something before they heard of it: it is passed on.
+	for range lingerRounds {
+		for _, g := range d.state.AllGroups() {
+			g.Settle(ctx)
+		}
+		select {
+		case <-time.After(lingerPause):
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
-// handOverMax bounds the handing over of leads at the end.
-const handOverMax = 10 * time.Second
+// handOverMax bounds the handing over of leads at the end. Then the node lingers for
+// a moment.
+const (
+	handOverMax  = 10 * time.Second
+	lingerRounds = 3
+	lingerPause  = 30 * time.Millisecond
+	flushMax     = time.Second
+)
+
+// flush waits until what the other nodes shall get has left.
+func (l *links) flush() {
+	ctx, cancel := context.WithTimeout(context.Background(), flushMax)
+	defer cancel()
+	channels := []peer.Channel{peer.ChannelMesh}
+	if d := l.b.durable.Load(); d != nil {
+		for _, g := range d.state.AllGroups() {
+			g.Settle(ctx)
+			channels = append(channels, peer.ChannelGroup0+peer.Channel(g.ID()))
+		}
+	}
+	for _, p := range l.net.Peers() {
+		for _, c := range channels {
+			if l.net.Queued(p.Name, c) > 0 {
+				_ = l.net.WaitRoom(ctx, p.Name, c, 1) // it has gone, or takes nothing
+			}
+		}
+	}
+}
+
+// settleMax is how long clients are kept out while this node doesn't know which
+// topics there are; settleFresh where it has never been part of a cluster.
+const (
+	settleMax   = 5 * time.Second
+	settleFresh = 2 * time.Second
+)
+
+// settle waits until this node knows all topics, so that the first publish of a
+// client that comes here is captured. It doesn't wait long: a node that finds no
+// leader still serves what it can.
+func (b *Broker) settle(ctx context.Context) {
+	d := b.durable.Load()
+	if b.links == nil || d == nil {
+		return
+	}
+	patience := settleMax
+	if d.fresh {
+		patience = settleFresh
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for d.state.SyncCatalogue(ctx) != nil {
+		select {
+		case <-tick.C:
+		case <-b.quit:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}

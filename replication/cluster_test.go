@@ -49,15 +49,15 @@ func newLab(t testing.TB, group topics.GroupID, tune func(string, *Config), name
 	}
 	names = all
 	l := &lab{t: t, net: peertest.NewUnopened(t, names...), names: names, nodes: map[string]*labNode{}, group: group, tune: tune}
+	for _, name := range names {
+		l.nodes[name] = &labNode{name: name, dir: filepath.Join(t.TempDir(), name)}
+	}
 	t.Cleanup(func() {
 		l.net.HealAll()
 		for _, name := range names {
 			l.stop(name)
 		}
 	})
-	for _, name := range names {
-		l.nodes[name] = &labNode{name: name, dir: filepath.Join(t.TempDir(), name)}
-	}
 	for i, name := range now {
 		l.start(name, i == 0)
 	}

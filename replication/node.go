@@ -66,17 +66,7 @@ func Open(cfg Config) (*Node, error) {
 	if err := n.identify(); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	n.wal, err = wal.Open(wal.Options{
-		Dir: filepath.Join(cfg.Dir, "wal"), Node: n.cfg.NodeID, FS: cfg.FS,
-		FirstBytes: min(1<<20, cfg.SegmentBytes), SegmentBytes: cfg.SegmentBytes, Pool: cfg.PoolSegments, TailBytes: cfg.TailBytes,
-		ReserveBytes: cfg.ReserveBytes, Deadline: cfg.WriteDeadline, Fatal: n.fail, Log: cfg.Log,
-		Synced: func(entries int, bytes int64, took time.Duration) {
-			n.sync.Observe(took.Seconds())
-			n.written.Observe(float64(bytes))
-			n.records.Observe(float64(entries))
-		},
-	})
-	if err != nil {
+	if err := n.openLog(); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	if n.links != nil {
@@ -85,6 +75,36 @@ func Open(cfg Config) (*Node, error) {
 		n.asking.Go(n.survey)
 	}
 	return n, nil
+}
+
+// openLog opens the write-ahead log. In a cluster damage in it is the business of the
+// groups that are hit (StartGroup); a log of which nothing can be said is moved out of
+// the way, which each of them notices.
+func (n *Node) openLog() (err error) {
+	cfg, dir := n.cfg, filepath.Join(n.cfg.Dir, "wal")
+	opt := wal.Options{
+		Dir: dir, Node: cfg.NodeID, FS: cfg.FS, Salvage: n.links != nil,
+		FirstBytes: min(1<<20, cfg.SegmentBytes), SegmentBytes: cfg.SegmentBytes, Pool: cfg.PoolSegments, TailBytes: cfg.TailBytes,
+		ReserveBytes: cfg.ReserveBytes, Deadline: cfg.WriteDeadline, Fatal: n.fail, Log: cfg.Log,
+		Synced: func(entries int, bytes int64, took time.Duration) {
+			n.sync.Observe(took.Seconds())
+			n.written.Observe(float64(bytes))
+			n.records.Observe(float64(entries))
+		},
+	}
+	n.wal, err = wal.Open(opt)
+	var damage *CorruptError
+	if !errors.As(err, &damage) || n.links == nil {
+		return err
+	}
+	to := filepath.Join(cfg.Dir, "damaged", time.Now().UTC().Format(damagedTime)+"-wal")
+	cfg.Log.Error("the write-ahead log can't be read: it is moved away, and the data groups join anew where other nodes hold them", "error", err, "moved", to)
+	moved := errors.Join(cfg.FS.MkdirAll(filepath.Dir(to)), cfg.FS.Rename(dir, to), cfg.FS.MkdirAll(dir), cfg.FS.SyncDir(cfg.Dir))
+	if moved != nil {
+		return errors.Join(err, moved)
+	}
+	n.wal, err = wal.Open(opt)
+	return err
 }
 
 // identify settles the node's name: it is written down once, before anything else,

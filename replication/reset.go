@@ -13,6 +13,9 @@ import (
 	"github.com/heraldmq/herald/topics"
 )
 
+// damagedTime is how the time is written in the names below damaged/.
+const damagedTime = "20060102T150405.000"
+
 // RemoveGroup stops a group here and removes its files, its log and its votes: the
 // replica is wanted no more, or has been moved to another node. The others must have
 // taken it out of their configuration, or must be able to do without it.
@@ -41,7 +44,7 @@ func (n *Node) ResetGroup(ctx context.Context, id topics.GroupID, reason error) 
 	if g := n.group(id); g != nil {
 		g.leave(ctx)
 	}
-	to := filepath.Join(n.cfg.Dir, "damaged", time.Now().UTC().Format("20060102T150405.000")+"-"+strconv.FormatUint(uint64(id), 10))
+	to := filepath.Join(n.cfg.Dir, "damaged", time.Now().UTC().Format(damagedTime)+"-"+strconv.FormatUint(uint64(id), 10))
 	n.cfg.Log.Warn("a replica can't be used: its files are moved, it joins anew", "group", id, "reason", reason, "moved", to)
 	if err := n.cfg.FS.MkdirAll(to); err != nil {
 		return "", fmt.Errorf("reset the replica of group %d: %w", id, err)

@@ -81,7 +81,7 @@ func (g *Group) openLog() error {
 	if g.id != topics.CatalogueGroup {
 		g.wal = g.node.wal.Group(uint32(g.id))
 		g.logs = g.wal
-		return nil
+		return g.node.wal.Damage(uint32(g.id))
 	}
 	dir := filepath.Join(g.node.cfg.Dir, "meta")
 	if err := g.node.cfg.FS.MkdirAll(dir); err != nil { // a reset takes it away

@@ -197,11 +197,12 @@ func (g *Group) DeleteRange(from, to uint64) error {
 
 // Drop deletes everything, durably: the group's log is as if it had never been.
 func (g *Group) Drop() error {
-	last, err := g.LastIndex()
-	if err != nil {
+	// Also when there is nothing: there may be, behind damage.
+	if err := g.log.submit(&request{group: g, truncate: 1}); err != nil {
 		return err
 	}
-	return g.DeleteRange(1, max(last, 1))
+	g.log.forget(g.id)
+	return nil
 }
 
 // trimLocked forgets the entries before index.

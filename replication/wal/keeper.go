@@ -140,7 +140,7 @@ func (l *Log) makeSpare(need int64) (*spare, error) {
 func (l *Log) retire() {
 	l.mu.Lock()
 	n := 0
-	for n < len(l.segments)-1 && l.segments[n].live == 0 {
+	for len(l.salvage.hit) == 0 && n < len(l.segments)-1 && l.segments[n].live == 0 {
 		n++
 	}
 	// Handed over under the same lock: two callers must not change places, or the

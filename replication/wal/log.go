@@ -27,6 +27,9 @@ type Options struct {
 	TailBytes    int64 // entries kept in memory; default 64 MiB
 	ReserveBytes int64 // free space below which NoSpace reports true; default 16 MiB
 
+	// Salvage opens a log with damaged records: see Log.Damage.
+	Salvage bool
+
 	// Deadline is how long a write may take before Fatal is called with
 	// disk.ErrHung; 0 is for ever.
 	Deadline time.Duration
@@ -74,6 +77,7 @@ type Log struct {
 	groups    map[uint32]*Group
 	segments  []*segment // live, oldest first; the last one is written to
 	tailBytes int64
+	salvage   salvage
 
 	queueMu sync.Mutex
 	idle    sync.Cond  // of queueMu: writing became false

@@ -41,7 +41,11 @@ func (l *Log) recover() error {
 	}
 	l.end = position{segment: acked.segment, batch: acked.batch}
 	for i, seg := range l.segments {
-		if err := l.replay(seg, i == len(l.segments)-1, acked); err != nil {
+		var next *header
+		if i < len(l.segments)-1 {
+			next = &l.segments[i+1].head
+		}
+		if err := l.replay(seg, next, acked); err != nil {
 			return err
 		}
 	}
@@ -139,8 +143,9 @@ func (l *Log) openSegments(numbers []uint64, acked position) error {
 	return nil
 }
 
-// replay reads a segment's records into the index and moves l.end behind them.
-func (l *Log) replay(seg *segment, last bool, acked position) error {
+// replay reads a segment's records into the index and moves l.end behind them. next is
+// the header of the segment that follows, nil for the last one.
+func (l *Log) replay(seg *segment, next *header, acked position) error {
 	if l.end.segment != 0 && seg != l.segments[0] && (seg.head.prevEnd != l.end.offset || seg.head.prevChain != l.end.chain) {
 		before := l.segments[0]
 		for _, s := range l.segments {
@@ -162,6 +167,15 @@ func (l *Log) replay(seg *segment, last bool, acked position) error {
 			return fmt.Errorf("read segment %d: %w", seg.head.number, err)
 		}
 		if err != nil || r.prev != l.end.chain {
+			skipped := false
+			if l.opt.Salvage {
+				if batch, skipped, err = l.skip(seg, &win, batch, next, acked); err != nil {
+					return err
+				}
+			}
+			if skipped {
+				continue
+			}
 			break
 		}
 		l.restore(&r, place{segment: seg, offset: uint32(l.end.offset), size: uint32(len(b)), crc: r.crc})
@@ -174,7 +188,7 @@ func (l *Log) replay(seg *segment, last bool, acked position) error {
 	}
 	// batch is now the one that was being written where the records end.
 	l.end.batch = batch
-	if !last {
+	if next != nil {
 		return nil
 	}
 	return l.judge(seg, &win, batch, acked)
@@ -207,6 +221,9 @@ func (l *Log) judge(seg *segment, win *window, batch uint64, acked position) err
 
 // restore puts a record that was read into the index.
 func (l *Log) restore(r *record, at place) {
+	if l.salvage.met {
+		l.salvage.compare(l, r, at)
+	}
 	g := l.groupLocked(r.group)
 	if r.kind == kindTruncate {
 		g.truncateLocked(r.index)

@@ -5,8 +5,6 @@ import (
 
 	"github.com/heraldmq/herald/operators/graph"
 	"github.com/heraldmq/herald/operators/stream"
-	"github.com/heraldmq/herald/topics/expr"
-	"github.com/heraldmq/herald/topics/value"
 )
 
 // nodeContext is what a node sees while it is called.
@@ -130,21 +128,3 @@ func after(prefix []byte) []byte {
 	}
 	return nil
 }
-
-// view is a record as expressions see it.
-type view struct {
-	r     *stream.Record
-	clock stream.Time
-}
-
-var _ expr.Message = view{}
-
-func (v view) Payload() (value.Value, error) { return v.r.Value, nil }
-func (v view) Subject() string               { return v.r.Subject }
-func (v view) Header() []byte                { return v.r.Header }
-func (v view) Time() int64                   { return int64(v.r.Time) }
-func (v view) Sequence() uint64              { return uint64(v.r.Origin.Sequence) }
-func (v view) Now() int64                    { return int64(v.clock) }
-
-// Key is null: expressions see keys as fields of the payload.
-func (v view) Key() value.Value { return value.Value{} }

@@ -132,3 +132,107 @@ func appendText(dst []byte, s string) []byte {
 	}
 	return append(dst, 0, 0)
 }
+
+// FromKey reads what AppendKey wrote and returns the rest: a value that is Equal to the
+// one it was made of, though a number may have another kind.
+func FromKey(b []byte) (v Value, rest []byte, err error) {
+	if len(b) == 0 {
+		return Value{}, nil, ErrBinary
+	}
+	tag, b := b[0], b[1:]
+	switch tag {
+	case tagNull:
+		return Value{}, b, nil
+	case tagFalse, tagTrue:
+		return OfBool(tag == tagTrue), b, nil
+	case tagInt, tagUint, tagDouble, tagTime, tagDuration:
+		if len(b) < 8 {
+			return Value{}, nil, ErrBinary
+		}
+		return fixedFromKey(tag, binary.BigEndian.Uint64(b)), b[8:], nil
+	case tagDecimal, tagString, tagBytes:
+		s, rest, ok := textFromKey(b)
+		if !ok {
+			return Value{}, nil, ErrBinary
+		}
+		switch tag {
+		case tagString:
+			return OfString(s), rest, nil
+		case tagBytes:
+			return OfBytes([]byte(s)), rest, nil
+		}
+		d, _, err := apd.NewFromString(s)
+		if err != nil {
+			return Value{}, nil, ErrBinary
+		}
+		return OfDecimal(d), rest, nil
+	case tagList:
+		items := []Value{}
+		for len(b) > 0 && b[0] != tagEnd {
+			if v, b, err = FromKey(b); err != nil {
+				return Value{}, nil, err
+			}
+			items = append(items, v)
+		}
+		if len(b) == 0 {
+			return Value{}, nil, ErrBinary
+		}
+		return OfList(items), b[1:], nil
+	case tagObject:
+		var list []Field
+		for len(b) > 0 && b[0] != tagEnd {
+			var name Value
+			if name, b, err = FromKey(b); err != nil {
+				return Value{}, nil, err
+			}
+			if v, b, err = FromKey(b); err != nil {
+				return Value{}, nil, err
+			}
+			list = append(list, Field{name.Str(), v})
+		}
+		if len(b) == 0 {
+			return Value{}, nil, ErrBinary
+		}
+		return OfObject(list...), b[1:], nil
+	}
+	return Value{}, nil, ErrBinary
+}
+
+func fixedFromKey(tag byte, n uint64) Value {
+	switch tag {
+	case tagInt:
+		return OfInt(int64(n ^ 1<<63))
+	case tagUint:
+		return Value{kind: Uint, num: n}
+	case tagTime:
+		return Value{kind: Time, num: n ^ 1<<63}
+	case tagDuration:
+		return Value{kind: Duration, num: n ^ 1<<63}
+	}
+	if n>>63 != 0 {
+		n &^= 1 << 63
+	} else {
+		n = ^n
+	}
+	return Value{kind: Double, num: n}
+}
+
+func textFromKey(b []byte) (s string, rest []byte, ok bool) {
+	var text []byte
+	for i := 0; i+1 < len(b); i++ {
+		if b[i] != 0 {
+			text = append(text, b[i])
+			continue
+		}
+		switch b[i+1] {
+		case 0:
+			return string(text), b[i+2:], true
+		case 0xff:
+			text = append(text, 0)
+			i++
+		default:
+			return "", nil, false
+		}
+	}
+	return "", nil, false
+}

@@ -104,6 +104,9 @@ func TestNumbersAcrossKinds(t *testing.T) {
 			if d, _ := value.Compare(b, a); d != -c {
 				t.Errorf("%s and %s: %d one way, %d the other", a, b, c, d)
 			}
+			if back, rest, err := value.FromKey(value.AppendKey([]byte{}, a)); err != nil || len(rest) > 0 || !value.Equal(back, a) {
+				t.Errorf("the key of %s %s reads as %s: %v", a.Kind(), a, back, err)
+			}
 			if same := bytes.Equal(value.AppendKey(nil, a), value.AppendKey(nil, b)); same != (c == 0) {
 				t.Errorf("%s %s and %s %s: compare says %d, same key %v", a.Kind(), a, b.Kind(), b, c, same)
 			}
@@ -132,6 +135,17 @@ func TestKeysSortAndDoNotRunIntoEachOther(t *testing.T) {
 	a, b := parse(t, `{"x":1,"y":[2,null]}`), parse(t, `{"y":[2.0,null],"x":1.0}`)
 	if !value.Equal(a, b) {
 		t.Error("the order of fields tells objects apart")
+	}
+	for _, v := range append(sorted, a, value.OfNanos(-5), value.OfDuration(5), value.OfBytes([]byte{0}), value.OfBool(true), value.Value{}) {
+		k := append(value.AppendKey(nil, v), "rest"...)
+		if back, rest, err := value.FromKey(k); err != nil || string(rest) != "rest" || !value.Equal(back, v) {
+			t.Errorf("the key of %s reads as %s and %q: %v", v, back, rest, err)
+		}
+		for cut := range len(k) - 4 {
+			if _, _, err := value.FromKey(k[:cut]); err == nil {
+				t.Errorf("%d bytes of the key of %s are taken", cut, v)
+			}
+		}
 	}
 	if value.Equal(a, parse(t, `{"x":1,"y":[2]}`)) {
 		t.Error("a shorter list is equal")
@@ -163,6 +177,37 @@ func TestJSONOfOwnKinds(t *testing.T) {
 	}
 }
 
+func TestEncodingIsLossless(t *testing.T) {
+	v := value.OfList([]value.Value{
+		parse(t, `{"b":0.10,"a":[null,true,18446744073709551615,-5,123456789012345678901234567890,"x"],"c":{}}`),
+		value.OfNanos(5), value.OfDuration(-7), value.OfBytes([]byte{0, 1}), value.OfDouble(math.Inf(1)),
+	})
+	b := value.Append(nil, v)
+	got, err := value.Load(b)
+	if err != nil || got.String() != v.String() || got.List()[1].Kind() != value.Time || got.List()[3].Kind() != value.Bytes {
+		t.Errorf("got %s: %v", got, err)
+	}
+	for cut := range b {
+		if _, err := value.Load(b[:cut]); !errors.Is(err, value.ErrBinary) {
+			t.Errorf("%d of %d bytes are taken: %v", cut, len(b), err)
+		}
+	}
+	if _, err := value.Load(append(b, 0)); err == nil {
+		t.Error("a byte more is taken")
+	}
+}
+
+func FuzzLoad(f *testing.F) {
+	f.Add([]byte{byte(value.List), 1, byte(value.Int), 4})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if v, err := value.Load(b); err == nil {
+			if _, err := value.Load(value.Append(nil, v)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
 // FuzzParse holds Parse against the standard library: what one takes the other
 // takes (but for what Parse refuses on purpose), and it means the same.
 func FuzzParse(f *testing.F) {
@@ -185,6 +230,10 @@ func FuzzParse(f *testing.F) {
 		var got any
 		if err := json.Unmarshal(out, &got); err != nil || !reflect.DeepEqual(got, want) {
 			t.Fatalf("%q came out as %q: %v", b, out, err)
+		}
+		same, err := value.Load(value.Append(nil, v))
+		if err != nil || same.String() != v.String() || !value.Equal(same, v) {
+			t.Fatalf("%q, encoded, reads as %s: %v", b, same, err)
 		}
 		again, err := value.Parse(out, value.Options{})
 		if err != nil || !value.Equal(v, again) {

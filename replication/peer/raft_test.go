@@ -80,8 +80,9 @@ func startMember(t testing.TB, n *peer.Network, replica string, change func(*raf
 	t.Helper()
 	cfg := raft.DefaultConfig()
 	cfg.LocalID = raft.ServerID(replica)
-	cfg.HeartbeatTimeout, cfg.ElectionTimeout = 500*time.Millisecond, 500*time.Millisecond
-	cfg.LeaderLeaseTimeout = 250 * time.Millisecond
+	// Long enough for a machine that has other things to do.
+	cfg.HeartbeatTimeout, cfg.ElectionTimeout = 1500*time.Millisecond, 1500*time.Millisecond
+	cfg.LeaderLeaseTimeout = time.Second
 	cfg.TrailingLogs = 10
 	cfg.Logger = hclog.NewNullLogger()
 	m := &member{list: &list{}, trans: n.Transport(1, replica)}

@@ -164,14 +164,8 @@ func (s *Service) drain(ctx context.Context, r request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	others := 0
-	for _, o := range st.Nodes {
-		if o.State == Active && o.Name != n.Name {
-			others++
-		}
-	}
-	if others == 0 {
-		return nil, &Fault{409, fmt.Sprintf("node %s is the only one that holds topics: add another first", n.Name)}
+	if err := notTheLast(st, n); err != nil {
+		return nil, err
 	}
 	if err := s.o.Backend.DrainNode(ctx, r.Node); err != nil {
 		return nil, err
@@ -183,6 +177,9 @@ func (s *Service) drain(ctx context.Context, r request) (any, error) {
 func (s *Service) remove(ctx context.Context, r request) (any, error) {
 	st, n, err := s.node(ctx, r.Node)
 	if err != nil {
+		return nil, err
+	}
+	if err := notTheLast(st, n); err != nil {
 		return nil, err
 	}
 	if !r.Force {
@@ -200,6 +197,14 @@ func (s *Service) remove(ctx context.Context, r request) (any, error) {
 	}
 	s.o.Log.Info("A node was removed by request", "node", r.Node)
 	return Done{fmt.Sprintf("node %s is no longer part of the cluster", r.Node)}, nil
+}
+
+// notTheLast refuses what would leave no node to hold topics.
+func notTheLast(st *Status, n *Node) error {
+	if slices.ContainsFunc(st.Nodes, func(o Node) bool { return o.State == Active && o.Name != n.Name }) {
+		return nil
+	}
+	return &Fault{409, fmt.Sprintf("node %s is the only one that holds topics: add another first", n.Name)}
 }
 
 // onlyHolder tells whether a group with topics is on that node alone.

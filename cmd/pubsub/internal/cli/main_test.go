@@ -19,10 +19,10 @@ import (
 	"github.com/heraldmq/herald/client"
 )
 
-// TestMain also lets the test's executable stand in for pubsub, because the demo
-// starts a child process of its own executable.
+// TestMain also lets the test's executable stand in for pubsub, because the demo and
+// the cluster for developers start child processes of their own executable.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == "demo" {
+	if len(os.Args) > 1 && (os.Args[1] == "demo" || os.Args[1] == "cluster") {
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 		code := Main(ctx, Env{Args: os.Args[1:], In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv})
 		stop()

@@ -134,7 +134,7 @@ func (s *State) adopt(g *Group, found bool) error {
 		s.detach(g)
 		r.queue.stop()
 		r.cancel()
-		return errors.Join(fmt.Errorf("start group %d: %w", g.id, err), r.data.Close())
+		return errors.Join(fmt.Errorf("start group %d: %w", g.id, err), r.machine.close())
 	}
 	r.repl.Store(log)
 	r.data.OnDamage(func(err error) {
@@ -169,7 +169,7 @@ func (s *State) end(g *Group, r *replica, stop func() error) {
 		s.logError(fmt.Errorf("end the replica of group %d: %w", g.id, err))
 	}
 	r.queue.stop()
-	if err := r.data.Close(); err != nil {
+	if err := r.machine.close(); err != nil {
 		s.o.Log.Debug("a replica's store ended without its files", "group", g.id, "error", err)
 	}
 	s.detach(g)

@@ -67,8 +67,7 @@ func (s *standIn) open() {
 }
 
 func (s *standIn) close() {
-	s.m.endExports()
-	if err := s.data.Close(); err != nil {
+	if err := s.m.close(); err != nil {
 		s.t.Fatal(err)
 	}
 }

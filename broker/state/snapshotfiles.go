@@ -166,7 +166,13 @@ func (m *dataMachine) endExport(id string) {
 	}
 }
 
-// endExports is for when the machine is used no more.
+// close ends what is being fetched and sent, and closes the store.
+func (m *dataMachine) close() error {
+	m.refill.interrupt()
+	m.endExports()
+	return m.data.Close()
+}
+
 func (m *dataMachine) endExports() {
 	m.refill.exportMu.Lock()
 	var ids []string

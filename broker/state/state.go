@@ -266,7 +266,7 @@ func (s *State) Close() error {
 	s.running.Wait()
 	for _, r := range s.replicas() {
 		r.running.Wait()
-		if err := r.data.Close(); err != nil {
+		if err := r.machine.close(); err != nil {
 			errs = append(errs, fmt.Errorf("close the store of group %d: %w", r.id, err))
 		}
 	}

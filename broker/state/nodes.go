@@ -2,15 +2,27 @@ package state
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/heraldmq/herald/replication"
 	"github.com/heraldmq/herald/topics"
 	"github.com/heraldmq/herald/topics/catalogue"
 )
+
+// bornAlone tells whether a directory was made by a node that had neither a name nor
+// peers: then its identity is a random text, and any name will do.
+func bornAlone(dir string) bool {
+	b, err := os.ReadFile(filepath.Join(dir, "NODE"))
+	id, _, _ := strings.Cut(string(b), "\n")
+	return err == nil && len(id) == len(rand.Text()) && strings.Trim(id, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567") == ""
+}
 
 // CatalogueLeader returns the node that leads group 0, "" when none is known.
 func (s *State) CatalogueLeader() string {

@@ -90,8 +90,12 @@ func (s *State) open() (err error) {
 	if s.o.Network != nil {
 		s.o.NodeID = s.o.Network.Name()
 	}
+	id := s.o.NodeID
+	if s.o.Network != nil && bornAlone(s.o.Dir) {
+		id = "" // it keeps the name it was given then; its peers don't see it
+	}
 	cfg := replication.Config{
-		Dir: s.o.Dir, NodeID: s.o.NodeID, Groups: s.o.Groups, TailBytes: s.o.TailBytes, Network: s.o.Network,
+		Dir: s.o.Dir, NodeID: id, Groups: s.o.Groups, TailBytes: s.o.TailBytes, Network: s.o.Network,
 		Fatal: s.fail, Log: s.o.Log,
 	}
 	if s.o.tune != nil {
@@ -102,7 +106,9 @@ func (s *State) open() (err error) {
 		return fmt.Errorf("open the log in %s: %w", s.o.Dir, err)
 	}
 	s.metrics = s.node
-	s.o.NodeID = s.node.ID()
+	if s.o.Network == nil {
+		s.o.NodeID = s.node.ID()
+	}
 	s.o.ServerName = cmp.Or(s.o.ServerName, s.o.NodeID)
 	s.catalogue = &catalogueMachine{fatal: s.fail, told: s.advertisementChanged, c: catalogue.New()}
 	if s.o.Network != nil {

@@ -39,13 +39,27 @@ const labWait = 60 * time.Second
 // name begins with a plus are started later.
 func newLab(t testing.TB, group topics.GroupID, tune func(string, *Config), names ...string) *lab {
 	t.Helper()
-	var all, now []string
+	var now []string
 	for _, name := range names {
-		name, later := strings.CutPrefix(name, "+")
-		all = append(all, name)
-		if !later {
+		if !strings.HasPrefix(name, "+") {
 			now = append(now, name)
 		}
+	}
+	l := prepareLab(t, group, tune, names...)
+	for i, name := range now {
+		l.start(name, i == 0)
+	}
+	l.members(now...)
+	l.awaitVoters(now...)
+	return l
+}
+
+// prepareLab starts none of the nodes.
+func prepareLab(t testing.TB, group topics.GroupID, tune func(string, *Config), names ...string) *lab {
+	t.Helper()
+	var all []string
+	for _, name := range names {
+		all = append(all, strings.TrimPrefix(name, "+"))
 	}
 	names = all
 	l := &lab{t: t, net: peertest.NewUnopened(t, names...), names: names, nodes: map[string]*labNode{}, group: group, tune: tune}
@@ -58,11 +72,6 @@ func newLab(t testing.TB, group topics.GroupID, tune func(string, *Config), name
 			l.stop(name)
 		}
 	})
-	for i, name := range now {
-		l.start(name, i == 0)
-	}
-	l.members(now...)
-	l.awaitVoters(now...)
 	return l
 }
 

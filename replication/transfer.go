@@ -57,7 +57,10 @@ func (g *Group) transfer(ctx context.Context, to string) error {
 		return err
 	}
 	for end := time.Now().Add(stepDownMax); time.Now().Before(end); {
-		if !g.leadsIn(term) {
+		g.mu.Lock()
+		over := !g.leading || g.term != term
+		g.mu.Unlock()
+		if over {
 			g.node.transfers.Inc()
 			return nil
 		}

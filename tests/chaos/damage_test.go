@@ -179,8 +179,12 @@ func Test06Catalogue(t *testing.T) {
 			nc := w.connect("names")
 			defer nc.Close()
 			for _, name := range names {
+				began := time.Now()
 				if _, err := w.info(nc, name, 30*time.Second); err != nil {
 					w.broken("stream gone", "%s: %v", name, err)
+				}
+				if took := time.Since(began); took > 3*time.Second {
+					w.note("asking for %s took %s", name, took)
 				}
 			}
 			w.figure("%d streams", len(names))
@@ -241,16 +245,18 @@ func (w *world) startDamaged(victim *harness.Node) {
 	w.waitJetStream()
 }
 
-// leadMeta asks for a node to lead the catalogue; whether it may is the servers'
-// business.
+// leadMeta makes a node lead the catalogue, where that can be asked for.
 func (w *world) leadMeta(n *harness.Node) {
-	nc := w.connect("meta")
-	defer nc.Close()
-	for range 5 {
-		body := map[string]any{"placement": map[string]any{"preferred": n.Name}}
-		_ = w.ask(nc, 2*time.Second, "META.LEADER.STEPDOWN", body, nil)
-		pause(300 * time.Millisecond)
+	w.t.Helper()
+	if w.target != herald {
+		return
 	}
+	began := time.Now()
+	w.change("TRANSFER", map[string]any{"group": 0, "to": n.Name}, time.Minute)
+	w.until(n.Name+" leads the catalogue", 30*time.Second, func(s status) bool {
+		return len(s.Groups) > 0 && s.Groups[0].ID == 0 && s.Groups[0].Leader == n.Name
+	})
+	w.note("%s leads the catalogue, %s later", n.Name, time.Since(began).Round(10*time.Millisecond))
 }
 
 // Test07Votes takes a node's memory of its votes back: an older copy restored,
@@ -297,6 +303,9 @@ func Test07Votes(t *testing.T) {
 		}
 		w.progress(60 * time.Second)
 		w.restartEnded()
+		for _, stream := range []string{"T", "L"} { // it has a vote again
+			w.must(w.lead(stream, victim, 90*time.Second))
+		}
 	}
 	w.waitJetStream()
 	h.finish()

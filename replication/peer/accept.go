@@ -134,10 +134,11 @@ func (l *link) discard() {
 	_ = l.conn.Close()
 }
 
-// admit makes l the link of its name. When there is one already, the newer one of
-// those dialed by the same side, or the one that the smaller name dialed, stays, so
-// that both sides decide alike. A connection of another process under the same name
-// stays only when the older one is dead.
+// admit makes l the link of its name. When there is one already that is up, both
+// sides have it, and it stays unless it is dead. Of two that are both new, the newer
+// one of those dialed by the same side, or the one that the smaller name dialed,
+// stays, so that both sides decide alike. A connection of another process under the
+// same name stays only when the older one is dead.
 func (n *Network) admit(l *link) *handshake.Refusal {
 	for {
 		n.mu.Lock()
@@ -151,7 +152,7 @@ func (n *Network) admit(l *link) *handshake.Refusal {
 		}
 		old := n.links[l.name]
 		sameProcess := old != nil && old.remote.Boot == l.remote.Boot
-		if old == nil || sameProcess && (old.dialer == l.dialer || l.dialer < old.dialer) {
+		if old == nil || sameProcess && !old.up && (old.dialer == l.dialer || l.dialer < old.dialer) {
 			if old != nil {
 				n.unlinkLocked(old, errReplaced, false)
 			}

@@ -96,13 +96,13 @@ func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.App
 // saysNothing reports whether a request may be dropped. One that can't be sent any
 // more isn't dropped, so that raft hears of it.
 func (p *pipeline) saysNothing(args *raft.AppendEntriesRequest, now time.Time) bool {
-	if len(args.Entries) > 0 || len(p.slots) > 0 {
+	if len(args.Entries) > 0 {
 		return false
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	a := p.acked
-	return p.err == nil && !a.at.IsZero() && now.Sub(a.at) < quietFor && a.doubts == p.t.doubts.Load() &&
+	return p.err == nil && len(p.slots) == 0 && !a.at.IsZero() && now.Sub(a.at) < quietFor && a.doubts == p.t.doubts.Load() &&
 		a.term == args.Term && a.index == args.PrevLogEntry && a.indexTerm == args.PrevLogTerm && a.commit == args.LeaderCommitIndex
 }
 

@@ -62,10 +62,10 @@ func (g *Group) ReportDamage(why error) {
 
 // Damaged returns the first damage that was reported, and when; nil while all is
 // well.
-func (g *Group) Damaged() (why error, found time.Time) {
+func (g *Group) Damaged() (found time.Time, why error) {
 	g.careMu.Lock()
 	defer g.careMu.Unlock()
-	return g.damage, g.found
+	return g.found, g.damage
 }
 
 var (
@@ -86,7 +86,7 @@ func (g *Group) collectCare(ch chan<- prometheus.Metric, id string) {
 	send := func(d *prometheus.Desc, kind prometheus.ValueType, v float64) {
 		ch <- prometheus.MustNewConstMetric(d, kind, v, id)
 	}
-	why, _ := g.Damaged()
+	_, why := g.Damaged()
 	damaged := 0.0
 	if why != nil {
 		damaged = 1

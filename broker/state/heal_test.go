@@ -174,7 +174,7 @@ func TestADivergedReplicaIsFoundOut(t *testing.T) {
 		began := time.Now()
 		tamper(t, r)
 		why := error(nil)
-		for end := time.Now().Add(30 * time.Second); why == nil && time.Now().Before(end); why, _ = r.repl.Load().Damaged() {
+		for end := time.Now().Add(30 * time.Second); why == nil && time.Now().Before(end); _, why = r.repl.Load().Damaged() {
 			f.publish(followers[1], "T", "T.1", "", "x")
 		}
 		var diverged *replication.DivergedError
@@ -188,7 +188,7 @@ func TestADivergedReplicaIsFoundOut(t *testing.T) {
 		f.calm()
 	}
 	for _, n := range f.names() {
-		if why, _ := f.replicaOf(n).repl.Load().Damaged(); why != nil {
+		if _, why := f.replicaOf(n).repl.Load().Damaged(); why != nil {
 			t.Errorf("%s: %v", n, why)
 		}
 	}

@@ -66,7 +66,7 @@ func (l backend) Report() cluster.Report {
 		v.Topics = count[g.ID()]
 		r.Groups = append(r.Groups, v)
 	}
-	r.Damage = d.damage()
+	r.Damage = d.damage(r.Node.Name)
 	return r
 }
 
@@ -150,15 +150,19 @@ func (d *durable) transfer(ctx context.Context, id topics.GroupID, to string) er
 	return g.Transfer(ctx, to)
 }
 
-// Scrub reads what this node has of a group on disk, 0 for all groups.
-func (l backend) Scrub(ctx context.Context, id topics.GroupID) ([]cluster.Scrubbed, error) {
+// Scrub reads what this node has of a group on disk, of all groups without one.
+func (l backend) Scrub(ctx context.Context, only *topics.GroupID) ([]cluster.Scrubbed, error) {
 	var out []cluster.Scrubbed
 	err := l.with(func(d *durable) error {
+		ids := []topics.GroupID{topics.CatalogueGroup}
 		for _, g := range d.state.Groups() {
-			if id != 0 && g.ID() != id {
+			ids = append(ids, g.ID())
+		}
+		for _, g := range ids {
+			if only != nil && *only != g {
 				continue
 			}
-			s, err := d.scrub(ctx, g.ID())
+			s, err := d.scrub(ctx, g)
 			if err != nil {
 				return err
 			}

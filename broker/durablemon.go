@@ -82,12 +82,27 @@ func (d *durable) Behind() []monitor.Lack {
 	return []monitor.Lack{l}
 }
 
-// damage is what of this node's files can't be used.
-func (d *durable) damage() []cluster.Damage { return nil }
+// damage is what of this node's files can't be used, or couldn't.
+func (d *durable) damage(node string) []cluster.Damage {
+	var out []cluster.Damage
+	for _, f := range d.state.Damage() {
+		v := cluster.Damage{Node: node, Group: f.Group, What: f.What, Files: f.Files, Time: f.Found.UTC()}
+		if f.Files != "" {
+			v.Action = "refilled from the others"
+		}
+		out = append(out, v)
+	}
+	return out
+}
 
 // scrub reads all files of a group on this node.
-func (d *durable) scrub(context.Context, topics.GroupID) (cluster.Scrubbed, error) {
-	return cluster.Scrubbed{}, errors.ErrUnsupported
+func (d *durable) scrub(ctx context.Context, id topics.GroupID) (cluster.Scrubbed, error) {
+	r, err := d.state.Scrub(ctx, id)
+	s := cluster.Scrubbed{Group: id, Bytes: r.Bytes}
+	if err := errors.Join(r.Damage...); err != nil {
+		s.Fault = err.Error()
+	}
+	return s, err
 }
 
 func (d *durable) API(account string) jsapi.APIStats {

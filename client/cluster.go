@@ -78,7 +78,6 @@ type ClusterScrub struct {
 	Node  string `json:"node"`
 	Group uint32 `json:"group"`
 	Bytes int64  `json:"bytes"`
-	Files int    `json:"files"`
 	Fault string `json:"fault,omitempty"` // what is damaged, "" when all is well
 }
 

@@ -83,17 +83,9 @@ func (s *Service) PeerMethods() map[string]func(ctx context.Context, from string
 			return Done{"transferred"}, s.o.Backend.Transfer(ctx, *r.Group, r.To)
 		}),
 		MethodScrub: answer(func(ctx context.Context, r request) (any, error) {
-			return s.o.Backend.Scrub(ctx, group(r))
+			return s.o.Backend.Scrub(ctx, r.Group)
 		}),
 	}
-}
-
-// group is the group named, 0 for none.
-func group(r request) topics.GroupID {
-	if r.Group == nil {
-		return 0
-	}
-	return *r.Group
 }
 
 // Status asks every node and puts the answers together.
@@ -277,7 +269,7 @@ func (s *Service) scrub(ctx context.Context, r request) (any, error) {
 	}
 	var own sync.WaitGroup
 	own.Go(func() {
-		list, err := s.o.Backend.Scrub(ctx, group(r))
+		list, err := s.o.Backend.Scrub(ctx, r.Group)
 		collect(s.o.Backend.Report().Node.Name, list, err)
 	})
 	s.each(ctx, s.o.Backend.Peers(), scrubTimeout, MethodScrub, body, func(from string, b []byte, err error) {

@@ -27,16 +27,15 @@ type Backend interface {
 	RemoveNode(ctx context.Context, name string) error
 	// Transfer gives away the lead of a group that this node leads, "" to the best.
 	Transfer(ctx context.Context, group topics.GroupID, to string) error
-	// Scrub reads what this node has of a group on disk; 0 means of all groups.
-	Scrub(ctx context.Context, group topics.GroupID) ([]Scrubbed, error)
+	// Scrub reads what this node has of a group on disk; nil means of all groups.
+	Scrub(ctx context.Context, only *topics.GroupID) ([]Scrubbed, error)
 }
 
 // Scrubbed is what reading a replica's files came to.
 type Scrubbed struct {
 	Node  string         `json:"node"`
 	Group topics.GroupID `json:"group"`
-	Bytes int64          `json:"bytes"`
-	Files int            `json:"files"`
+	Bytes int64          `json:"bytes"`           // read and checked
 	Fault string         `json:"fault,omitempty"` // what is damaged, "" when all is well
 }
 

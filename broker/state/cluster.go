@@ -27,17 +27,19 @@ type cluster struct {
 	news bell          // something changed that somebody may wait for
 	work chan struct{} // holds one: the cluster's goroutine has something to do
 
-	peers    peers
-	expected atomic.Int64 // voters group 0 must have before anything may be changed
-	lame     atomic.Bool  // it hands over its leads and takes none
-	wanted   wanted       // numbers of replicas that somebody waits for
-	control  control      // of the cluster's goroutine
-	held     usageCache
-	pieces   pieces        // of messages that other nodes forward
-	asking   chan struct{} // a slot for each Submit on its way to another node
-	why      atomic.Pointer[string]
-	metaOK   atomic.Bool // group 0 has been caught up once
-	leading  atomic.Bool // this node leads group 0 and has all that was committed
+	peers       peers
+	resets      resets
+	expected    atomic.Int64 // voters group 0 must have before anything may be changed
+	lame        atomic.Bool  // it hands over its leads and takes none
+	wanted      wanted       // numbers of replicas that somebody waits for
+	control     control      // of the cluster's goroutine
+	held        usageCache
+	pieces      pieces        // of messages that other nodes forward
+	asking      chan struct{} // a slot for each Submit on its way to another node
+	why         atomic.Pointer[string]
+	metaOK      atomic.Bool // group 0 has been caught up once
+	reconciling atomic.Bool
+	leading     atomic.Bool // this node leads group 0 and has all that was committed
 }
 
 const submitsAway = 4096
@@ -187,6 +189,7 @@ func (c *cluster) reset(ctx context.Context, id topics.GroupID, reason error) er
 	if err != nil {
 		return errors.Join(reason, err)
 	}
+	c.resets.note(Damage{Group: id, What: reason.Error(), Found: time.Now(), Files: moved})
 	c.s.o.Log.Error("a replica was damaged; its files have been moved away, and the other nodes fill it again",
 		"group", id, "files", moved, "error", reason)
 	return nil
@@ -209,8 +212,8 @@ func (c *cluster) followCatalogue(ctx context.Context) {
 			c.tellStatus()
 			c.changed()
 			if leads {
-				s.running.Go(func() {
-					if err := s.reconcile(); err != nil {
+				s.spawn(func() {
+					if err := s.reconcile(); err != nil && ctx.Err() == nil {
 						s.logError(err)
 					}
 				})

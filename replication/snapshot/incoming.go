@@ -200,7 +200,9 @@ func Finish(fsys disk.FS, into string) error {
 		return nil
 	}
 	if err == nil {
-		in.manifest, err = DecodeManifest(b)
+		if in.manifest, err = DecodeManifest(b); err != nil {
+			err = &disk.CorruptError{File: filepath.Join(in.dir, decided), Offset: -1, Reason: err.Error()}
+		}
 	}
 	if err == nil {
 		err = in.move()

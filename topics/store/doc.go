@@ -19,6 +19,12 @@
 //   - A reader that is behind the tail reads whole runs of the files, each
 //     verified by checksum, never under the store's lock.
 //
+// Replicas: Export makes a copy of the files for another replica, Adopt takes such a
+// copy over in place, Mark gives the digest by which replicas find out whether they
+// hold the same, Scrub reads everything and checks it. Damage that anybody meets goes
+// to OnDamage: an owner with other replicas resets this one, without them that part
+// stays refused.
+//
 // What is known about each message in memory is its reference while it is in the
 // tail, and one bit once it is dead (dead.go). What is known per subject is in
 // subjects.go. The rest (sizes, times, subjects of messages in files) is in the

@@ -91,6 +91,7 @@ type change struct {
 func newDataMachine(id topics.GroupID, data *store.Store, fatal func(error), told telling) *dataMachine {
 	m := &dataMachine{id: id, data: data, fatal: fatal, told: told, held: holdingsOf(data)}
 	m.resume()
+	m.dropExports()
 	return m
 }
 

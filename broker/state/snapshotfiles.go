@@ -151,7 +151,6 @@ func (m *dataMachine) keepExport(id string) {
 	defer m.refill.exportMu.Unlock()
 	if m.refill.exports == nil {
 		m.refill.exports = map[string]*time.Timer{}
-		_ = os.RemoveAll(filepath.Join(m.data.Dir(), exportsDir)) // an earlier process's
 	}
 	m.refill.exports[id] = time.AfterFunc(exportIdle, func() { m.endExport(id) })
 }
@@ -164,6 +163,11 @@ func (m *dataMachine) endExport(id string) {
 		delete(m.refill.exports, id)
 		_ = os.RemoveAll(filepath.Join(m.data.Dir(), exportsDir, id)) // what stays goes at the next start
 	}
+}
+
+// dropExports removes what an earlier process has left.
+func (m *dataMachine) dropExports() {
+	_ = os.RemoveAll(filepath.Join(m.data.Dir(), exportsDir)) // what stays is in nobody's way
 }
 
 // close ends what is being fetched and sent, and closes the store.

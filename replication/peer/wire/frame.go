@@ -140,9 +140,10 @@ type partial struct {
 	total int
 }
 
-// NewReader reads from r, with a buffer of its own.
+// NewReader reads from r, with a buffer of its own: a small one, past which what is
+// large is read to where it stays.
 func NewReader(r io.Reader) *Reader {
-	return &Reader{r: bufio.NewReaderSize(r, 64<<10), partial: map[laneKey]*partial{}}
+	return &Reader{r: bufio.NewReaderSize(r, 16<<10), partial: map[laneKey]*partial{}}
 }
 
 // Next returns the next message that is complete. io.EOF only between two frames.

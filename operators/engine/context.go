@@ -70,7 +70,7 @@ func withReason(header []byte, step, reason string) []byte {
 func (c *nodeContext) State() stream.State         { return c }
 func (c *nodeContext) Key() []byte                 { return c.key }
 func (c *nodeContext) Clock() stream.Time          { return c.x.now.clock }
-func (c *nodeContext) Watermark() stream.Time      { return c.x.now.tracker.Watermark() }
+func (c *nodeContext) Watermark() stream.Time      { return behind(c.x.event, c.node.Lag) }
 func (c *nodeContext) Count(name string, n uint64) { c.x.count(c.node.ID, name, n) }
 
 // Random is splitmix64 from a seed that only the step decides.
@@ -83,11 +83,17 @@ func (c *nodeContext) Random() uint64 {
 }
 
 func (c *nodeContext) SetTimer(t stream.Timer) {
-	c.x.overlay.Put(appendTimerKey(nil, c.node.ID, c.key, t), nil)
+	t.At = late(t, c.node.Lag)
+	c.scratch = appendTimerKey(c.scratch[:0], c.node.ID, c.key, t)
+	if _, ok, _ := c.x.overlay.Get(c.scratch); ok {
+		return
+	}
+	c.x.overlay.Put(c.scratch, nil)
 	c.x.now.timers[t.Kind] = min(c.x.now.timers[t.Kind], t.At)
 }
 
 func (c *nodeContext) DeleteTimer(t stream.Timer) {
+	t.At = late(t, c.node.Lag)
 	key := appendTimerKey(nil, c.node.ID, c.key, t)
 	if _, ok, _ := c.x.overlay.Get(key); ok {
 		c.x.overlay.Delete(key)
@@ -101,11 +107,13 @@ func (c *nodeContext) Get(name string, sub []byte) ([]byte, bool) {
 }
 
 func (c *nodeContext) Put(name string, sub, v []byte) {
-	c.x.overlay.Put(appendStateKey(nil, c.node.ID, c.key, name, sub), v)
+	c.scratch = appendStateKey(c.scratch[:0], c.node.ID, c.key, name, sub)
+	c.x.overlay.Put(c.scratch, v)
 }
 
 func (c *nodeContext) Delete(name string, sub []byte) {
-	c.x.overlay.Delete(appendStateKey(nil, c.node.ID, c.key, name, sub))
+	c.scratch = appendStateKey(c.scratch[:0], c.node.ID, c.key, name, sub)
+	c.x.overlay.Delete(c.scratch)
 }
 
 func (c *nodeContext) Scan(name string, from, to []byte, f func(sub, v []byte) bool) {

@@ -24,6 +24,8 @@ type executor struct {
 
 	overlay  *state.Overlay
 	now      moment
+	event    stream.Time        // how far event time has come, as nodes see it
+	saved    *eventtime.Tracker // as it was before the record
 	reads    []Read
 	outputs  []Output
 	inBytes  int
@@ -56,6 +58,8 @@ func (x *executor) begin(o *state.Overlay, clock stream.Time, before *moment) {
 	x.now = *before
 	x.now.ends = slices.Clone(before.ends)
 	x.now.tracker = before.tracker.Clone()
+	x.saved = before.tracker.Clone()
+	x.event = before.tracker.Watermark()
 	x.now.clock = clock
 	x.reads, x.outputs = nil, nil
 	x.inBytes, x.outBytes, x.draws, x.depth, x.fired = 0, 0, 0, 0, false
@@ -79,16 +83,17 @@ func (x *executor) grew() bool {
 // mark is where the step was before a record.
 type mark struct {
 	overlay, outputs, outBytes, counts int
-	tracker                            *eventtime.Tracker
+	event                              stream.Time
 	timers                             [2]stream.Time
 	draws                              uint64
 }
 
 func (x *executor) mark() mark {
 	x.written, x.added = x.written[:0], x.added[:0]
+	x.saved.CopyFrom(x.now.tracker)
 	return mark{
 		overlay: x.overlay.Mark(), outputs: len(x.outputs), outBytes: x.outBytes, counts: 0,
-		tracker: x.now.tracker.Clone(), timers: x.now.timers, draws: x.draws,
+		event: x.event, timers: x.now.timers, draws: x.draws,
 	}
 }
 
@@ -97,7 +102,8 @@ func (x *executor) back(m mark) {
 	x.overlay.Rollback(m.overlay)
 	x.outputs, x.outBytes = x.outputs[:m.outputs], m.outBytes
 	x.uncount(m.counts)
-	x.now.tracker, x.now.timers, x.draws, x.depth = m.tracker, m.timers, m.draws, 0
+	x.now.tracker.CopyFrom(x.saved)
+	x.event, x.now.timers, x.draws, x.depth = m.event, m.timers, m.draws, 0
 }
 
 func (x *executor) count(node uint16, name string, n uint64) {

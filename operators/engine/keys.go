@@ -2,6 +2,7 @@ package engine
 
 import (
 	"encoding/binary"
+	"time"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -62,6 +63,38 @@ func appendTimerKey(dst []byte, node uint16, key []byte, t stream.Timer) []byte 
 func appendTimerTime(dst []byte, kind stream.TimerKind, at stream.Time) []byte {
 	dst = append(dst, spaceTimer, byte(kind))
 	return binary.BigEndian.AppendUint64(dst, uint64(at)^1<<63)
+}
+
+// timerTime returns the time of a timer's key.
+func timerTime(key []byte) stream.Time {
+	return stream.Time(binary.BigEndian.Uint64(key[2:]) ^ 1<<63)
+}
+
+// late and early convert the time of a node's timer to that of the inputs and back: by
+// the node's lag, for event time.
+func late(t stream.Timer, lag time.Duration) stream.Time {
+	if t.Kind != stream.EventTime || lag == 0 {
+		return t.At
+	}
+	if t.At > stream.TimeMax-stream.Time(lag) {
+		return stream.TimeMax
+	}
+	return t.At + stream.Time(lag)
+}
+
+func early(t stream.Timer, lag time.Duration) stream.Time {
+	if t.Kind != stream.EventTime {
+		return t.At
+	}
+	return behind(t.At, lag)
+}
+
+// behind is a time less a lag, without running over the end of time.
+func behind(at stream.Time, lag time.Duration) stream.Time {
+	if at < stream.TimeMin+stream.Time(lag) {
+		return stream.TimeMin
+	}
+	return at - stream.Time(lag)
 }
 
 const timerHead = 12 // up to and with the node

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -208,57 +207,21 @@ func (x *executor) decode(a *Arrival, r *stream.Record) (pass bool, err error) {
 // advance moves the watermark as far as it goes and fires the timers it passes.
 func (x *executor) advance() error {
 	w, moved := x.now.tracker.Advance(x.now.clock)
-	if !moved {
+	if !moved && x.now.timers[stream.EventTime] > w {
 		return nil
 	}
 	if err := x.fire(stream.EventTime, w); err != nil {
 		return err
+	}
+	x.event = max(x.event, w)
+	if !moved {
+		return nil
 	}
 	for n, node := range x.i.graph.Nodes {
 		if watcher, ok := node.Node.(stream.Watcher); ok {
 			if err := x.call(n, nil, nil, func(c *nodeContext) error { return watcher.OnWatermark(c, w) }); err != nil {
 				return err
 			}
-		}
-	}
-	return nil
-}
-
-// fire fires a kind's timers up to and with a time, in their order, those that are set
-// meanwhile included.
-func (x *executor) fire(kind stream.TimerKind, until stream.Time) error {
-	for x.now.timers[kind] <= until {
-		from := appendTimerTime(nil, kind, x.now.timers[kind])
-		to := []byte{spaceTimer, byte(kind) + 1}
-		if until < stream.TimeMax {
-			to = appendTimerTime(nil, kind, until+1)
-		}
-		var due []byte
-		err := x.overlay.Scan(from, to, func(key, _ []byte) bool {
-			due = bytes.Clone(key)
-			return false
-		})
-		if err != nil {
-			return err
-		}
-		if due == nil {
-			// None up to until. Whoever sets one before that says so.
-			x.now.timers[kind] = until + 1
-			if until == stream.TimeMax {
-				x.now.timers[kind] = until
-			}
-			return nil
-		}
-		id, key, t, ok := parseTimerKey(due)
-		n, known := x.byID[id]
-		x.now.timers[kind] = t.At
-		x.overlay.Delete(due)
-		x.fired = true
-		if !ok || !known {
-			continue // of a step that an update has taken out
-		}
-		if err := x.call(n, key, nil, func(c *nodeContext) error { return x.i.graph.Nodes[n].Node.OnTimer(c, t) }); err != nil {
-			return err
 		}
 	}
 	return nil

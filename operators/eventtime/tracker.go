@@ -96,6 +96,13 @@ func (t *Tracker) Clone() *Tracker {
 	return &c
 }
 
+// CopyFrom makes the state that of another tracker of the same inputs.
+func (t *Tracker) CopyFrom(o *Tracker) {
+	inputs := append(t.inputs[:0], o.inputs...)
+	*t = *o
+	t.inputs = inputs
+}
+
 // Decide returns which inputs the primary has to call idle now: those that gave
 // nothing for IdleAfter and have nothing waiting. An input that isn't read because
 // something downstream is full has something waiting, and is never idle.

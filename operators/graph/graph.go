@@ -20,7 +20,7 @@ type Graph struct {
 	Summary string
 
 	Inputs []Input
-	Nodes  []Node
+	Nodes  []Node // each behind those whose records it takes
 	Sinks  []Sink
 	Errors []Edge // where records go whose step's policy is DeadLetter
 
@@ -130,7 +130,10 @@ type Node struct {
 	Sides  map[string][]Edge // by side output
 	Keyed  bool              // its state is under the record's key; else under the empty one
 	ID     uint16            // its state's place; stays the same over versions
-	Config string            // canonical text of its configuration: what decides if state fits
+	// Lag is by how much the node's watermark is behind that of the inputs, since what
+	// is in front of it gives results late.
+	Lag    time.Duration
+	Config string // canonical text of its configuration: what decides if state fits
 }
 
 // Sink is where records leave the graph.

@@ -2,6 +2,7 @@ package state
 
 import (
 	"sync"
+	"unsafe"
 
 	"github.com/tidwall/btree"
 )
@@ -24,8 +25,19 @@ func NewMemory() *Memory { return &Memory{tree: new(btree.Map[string, []byte])} 
 func (m *Memory) Get(key []byte) ([]byte, bool, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	v, ok := m.tree.Get(string(key))
+	v, ok := m.tree.Get(unsafe.String(unsafe.SliceData(key), len(key))) // only looked at
 	return v, ok, nil
+}
+
+// First returns the first key from from to to, and its value.
+func (m *Memory) First(from, to []byte) (key, v []byte, ok bool, err error) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	scan(m.tree, from, to, func(k, b []byte) bool {
+		key, v, ok = k, b, true
+		return false
+	})
+	return key, v, ok, nil
 }
 
 // Scan implements Reader. It takes a handful at a time, so that f may read and Apply

@@ -1,40 +1,64 @@
 package state
 
 import (
+	"slices"
+	"strings"
+
 	"github.com/cespare/xxhash/v2"
 	"github.com/tidwall/btree"
 )
 
 // Overlay is what a step that isn't committed yet has written, above what it reads.
 // For one goroutine.
+//
+// Writes go to a hash map; only Scan and First need order, and sort what was written
+// since the last of them.
 type Overlay struct {
-	below  Reader
-	tree   btree.Map[string, written]
-	undo   []change
-	bytes  int64 // of what was written
-	failed error // the first failure of what is below
+	below   Reader
+	index   map[string]int32 // of entries
+	entries []entry          // each key once, in the order of its first write
+	tree    btree.Map[string, int32]
+	sorted  int // how many entries are in tree
+	undo    []change
+	bytes   int64 // of what was written
+	failed  error // the first failure of what is below
 }
 
+// standing is what an overlay says of a key.
+type standing uint8
+
+const (
+	untouched standing = iota // nothing: its write was undone
+	present
+	deleted
+)
+
 type written struct {
-	v       []byte
-	deleted bool
+	v  []byte
+	is standing
+}
+
+type entry struct {
+	key string
+	written
 }
 
 // change is what stood in the overlay before a write.
 type change struct {
-	key string
+	at  int32
 	was written
-	had bool
 }
 
 // NewOverlay returns an empty overlay above what it reads: a Store, or the overlay of
 // the step before.
-func NewOverlay(below Reader) *Overlay { return &Overlay{below: below} }
+func NewOverlay(below Reader) *Overlay {
+	return &Overlay{below: below, index: make(map[string]int32, 64)}
+}
 
 // Get implements Reader.
 func (o *Overlay) Get(key []byte) ([]byte, bool, error) {
-	if w, ok := o.tree.Get(string(key)); ok {
-		return w.v, !w.deleted, nil
+	if at, ok := o.index[string(key)]; ok && o.entries[at].is != untouched {
+		return o.entries[at].v, o.entries[at].is == present, nil
 	}
 	v, ok, err := o.below.Get(key)
 	o.note(err)
@@ -51,19 +75,35 @@ func (o *Overlay) note(err error) {
 // believed.
 func (o *Overlay) Err() error { return o.failed }
 
-// Put sets a key's value and keeps it.
-func (o *Overlay) Put(key, v []byte) { o.write(string(key), written{v: v}) }
+// Put sets a key's value and keeps the value; the key is copied.
+func (o *Overlay) Put(key, v []byte) { o.write(key, written{v, present}) }
 
 // Delete removes a key.
-func (o *Overlay) Delete(key []byte) { o.write(string(key), written{deleted: true}) }
+func (o *Overlay) Delete(key []byte) { o.write(key, written{nil, deleted}) }
 
-func (o *Overlay) write(key string, w written) {
-	was, had := o.tree.Set(key, w)
-	o.undo = append(o.undo, change{key, was, had})
-	o.bytes += int64(len(key) + len(w.v))
-	if had {
-		o.bytes -= int64(len(key) + len(was.v))
+func (o *Overlay) write(key []byte, w written) {
+	at, ok := o.index[string(key)]
+	if !ok {
+		at = int32(len(o.entries))
+		k := string(key)
+		o.entries = append(o.entries, entry{key: k})
+		o.index[k] = at
 	}
+	o.undo = append(o.undo, change{at, o.entries[at].written})
+	o.set(at, w)
+}
+
+func (o *Overlay) set(at int32, w written) {
+	e := &o.entries[at]
+	o.bytes += e.size(w) - e.size(e.written)
+	e.written = w
+}
+
+func (e *entry) size(w written) int64 {
+	if w.is == untouched {
+		return 0
+	}
+	return int64(len(e.key) + len(w.v))
 }
 
 // Bytes returns about how big the delta will be.
@@ -78,17 +118,47 @@ func (o *Overlay) Forget() { o.undo = o.undo[:0] }
 // Rollback undoes what was written since a mark.
 func (o *Overlay) Rollback(mark int) {
 	for i := len(o.undo) - 1; i >= mark; i-- {
-		c := o.undo[i]
-		w, _ := o.tree.Get(c.key)
-		o.bytes -= int64(len(c.key) + len(w.v))
-		if !c.had {
-			o.tree.Delete(c.key)
-			continue
-		}
-		o.tree.Set(c.key, c.was)
-		o.bytes += int64(len(c.key) + len(c.was.v))
+		o.set(o.undo[i].at, o.undo[i].was)
 	}
 	o.undo = o.undo[:mark]
+}
+
+// order puts the keys written since into the tree.
+func (o *Overlay) order() {
+	for ; o.sorted < len(o.entries); o.sorted++ {
+		o.tree.Set(o.entries[o.sorted].key, int32(o.sorted))
+	}
+}
+
+// First returns the first key and value from from (inclusive) to to (exclusive; nil:
+// the end), in one look-up.
+func (o *Overlay) First(from, to []byte) (key, v []byte, ok bool, err error) {
+	o.order()
+	for {
+		own, found := int32(-1), ""
+		o.tree.Ascend(string(from), func(k string, at int32) bool {
+			if to != nil && k >= string(to) {
+				return false
+			}
+			if o.entries[at].is == untouched {
+				return true
+			}
+			own, found = at, k
+			return false
+		})
+		key, v, ok, err := First(o.below, from, to)
+		if err != nil {
+			o.note(err)
+			return nil, nil, false, err
+		}
+		if own < 0 || ok && string(key) < found {
+			return key, v, ok, nil
+		}
+		if o.entries[own].is == present {
+			return []byte(found), o.entries[own].v, true, nil
+		}
+		from = append([]byte(found), 0)
+	}
 }
 
 // Scan implements Reader: what is below, changed by what was written. f may write:
@@ -100,11 +170,14 @@ func (o *Overlay) Scan(from, to []byte, f func(key, v []byte) bool) error {
 	}
 	var own []pair
 	end := string(to)
-	o.tree.Ascend(string(from), func(k string, w written) bool {
+	o.order()
+	o.tree.Ascend(string(from), func(k string, at int32) bool {
 		if to != nil && k >= end {
 			return false
 		}
-		own = append(own, pair{k, w})
+		if w := o.entries[at].written; w.is != untouched {
+			own = append(own, pair{k, w})
+		}
 		return true
 	})
 	more := true
@@ -113,7 +186,7 @@ func (o *Overlay) Scan(from, to []byte, f func(key, v []byte) bool) error {
 		for more && len(own) > 0 && (last || own[0].key <= string(key)) {
 			p := own[0]
 			own = own[1:]
-			if !p.w.deleted {
+			if p.w.is == present {
 				more = f([]byte(p.key), p.w.v)
 			}
 			if !last && p.key == string(key) {
@@ -138,11 +211,18 @@ func (o *Overlay) Scan(from, to []byte, f func(key, v []byte) bool) error {
 // Delta returns what was written, as bytes that are the same wherever the same was.
 // A key written and removed again is in it as removed.
 func (o *Overlay) Delta() []byte {
-	dst := make([]byte, 0, o.bytes+int64(4*o.tree.Len()))
-	o.tree.Scan(func(k string, w written) bool {
-		dst = appendChange(dst, []byte(k), w.v, w.deleted)
-		return true
-	})
+	live := make([]int32, 0, len(o.entries))
+	for at := range o.entries {
+		if o.entries[at].is != untouched {
+			live = append(live, int32(at))
+		}
+	}
+	slices.SortFunc(live, func(a, b int32) int { return strings.Compare(o.entries[a].key, o.entries[b].key) })
+	dst := make([]byte, 0, o.bytes+int64(6*len(live)))
+	for _, at := range live {
+		e := &o.entries[at]
+		dst = appendChange(dst, e.key, e.v, e.is == deleted)
+	}
 	return dst
 }
 

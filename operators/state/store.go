@@ -31,6 +31,21 @@ type Reader interface {
 	Scan(from, to []byte, f func(key, v []byte) bool) error
 }
 
+// First returns the first key and value of a Reader from from (inclusive) to to
+// (exclusive; nil: the end), and whether there is one.
+func First(r Reader, from, to []byte) (key, v []byte, ok bool, err error) {
+	if f, is := r.(interface {
+		First(from, to []byte) (key, v []byte, ok bool, err error)
+	}); is {
+		return f.First(from, to)
+	}
+	err = r.Scan(from, to, func(k, b []byte) bool {
+		key, v, ok = k, b, true
+		return false
+	})
+	return key, v, ok, err
+}
+
 // Store is what is committed. Apply, Replace and Close are called by one goroutine,
 // the rest by any number.
 type Store interface {
@@ -66,7 +81,7 @@ var ErrDelta = errors.New("not a delta of operator state")
 // bytes, then 0 for a removal, or the value's length plus one and its bytes.
 
 // appendChange appends one change to a delta.
-func appendChange(dst, key, v []byte, deleted bool) []byte {
+func appendChange(dst []byte, key string, v []byte, deleted bool) []byte {
 	dst = append(binary.AppendUvarint(dst, uint64(len(key))), key...)
 	if deleted {
 		return binary.AppendUvarint(dst, 0)

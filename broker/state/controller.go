@@ -29,12 +29,15 @@ type control struct {
 	passed   time.Time // when a lead was last given back
 	led      bool
 	balanced time.Time // since when nothing is left to do but that
+	settled  time.Time // when topics were last looked through for what is half done
 }
 
 // The rhythm of giving leads back to those who are preferred.
 const (
 	passEvery = 3 * time.Second
 	passCalm  = 2 * time.Second // after the last change of anything
+
+	settleEvery = 30 * time.Second // what a group that nobody led kept from being settled
 )
 
 // steer does what is next where this node leads group 0.
@@ -46,7 +49,9 @@ func (c *cluster) steer(ctx context.Context) {
 	if !c.control.led {
 		c.control.led = true
 		c.control.balanced = time.Now()
+		c.control.settled = time.Now() // followCatalogue has begun to
 	}
+	c.settleRest()
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	err := c.enterNodes(ctx)
@@ -68,6 +73,22 @@ func (c *cluster) steer(ctx context.Context) {
 		return
 	}
 	c.passLeads(ctx)
+}
+
+// settleRest settles, now and then, what was left unsettled.
+func (c *cluster) settleRest() {
+	if time.Since(c.control.settled) < settleEvery || !c.reconciling.CompareAndSwap(false, true) {
+		return
+	}
+	c.control.settled = time.Now()
+	if !c.s.spawn(func() {
+		defer c.reconciling.Store(false)
+		if err := c.s.reconcile(); err != nil && c.s.ctx.Err() == nil {
+			c.s.logError(err)
+		}
+	}) {
+		c.reconciling.Store(false)
+	}
 }
 
 func (c *cluster) put(ctx context.Context, cmd *catalogue.Command) error {

@@ -178,14 +178,13 @@ func (s *State) note(t *catalogue.Topic, cmd *catalogue.Command) error {
 func (s *State) reconcile() error {
 	var open []topics.TopicID
 	s.catalogue.read(func(c *catalogue.Catalogue) {
-		for _, t := range c.Topics() {
-			if !t.Settled() {
-				open = append(open, t.ID)
-			}
-		}
+		open = c.Unsettled()
 	})
 	var errs []error
 	for _, id := range open {
+		if s.cl != nil && !s.IsCatalogueLeader() {
+			return nil // the next leader goes on
+		}
 		if err := s.settleAgain(id); err != nil {
 			err = fmt.Errorf("finish what was begun with topic %d: %w", id, err)
 			if refused(err) {

@@ -271,6 +271,18 @@ func (c *Catalogue) Topics() []*Topic {
 	return all
 }
 
+// Unsettled returns the topics that are half done, by identifier.
+func (c *Catalogue) Unsettled() []topics.TopicID {
+	var ids []topics.TopicID
+	for id, t := range c.topics {
+		if !t.Settled() {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
 // Reserved returns how many topics an account has and the sum of their
 // max_bytes by storage kind.
 func (c *Catalogue) Reserved(of string) (count int, file, memory int64) {

@@ -18,4 +18,8 @@
 // What is not Live with Synced == Revision is unfinished business, which
 // broker/state brings to an end on every change of leader. Nothing is ever
 // deleted because it is missing somewhere: only a committed command deletes.
+//
+// In a cluster there are two more tables (tables.go): the nodes, and the data groups
+// with the nodes that are to hold them. A catalogue without them is that of a node
+// alone, and is written as before.
 package catalogue

@@ -29,18 +29,18 @@
 // In a cluster every node holds the catalogue, and of the data groups those replicas
 // that the catalogue gives it. A Group is a handle that works everywhere:
 //
-//	Group.Capture ──► forward.go, parcel.go ──channel──► the leader's queue
-//	Group.ask ──────► remote.go ──call──► the leader's queue ──► the encoded result
-//	State.decide ───► decide.go ──call──► the leader of group 0
+//		Group.Capture ──► forward.go, parcel.go ──channel──► the leader's queue
+//		Group.ask ──────► remote.go ──call──► the leader's queue ──► the encoded result
+//		State.decide ───► decide.go ──call──► the leader of group 0
 //
-//   - cluster.go forms the cluster or finds it formed, and follows who leads.
-//   - arrange.go starts and ends this node's replicas, resets damaged ones, and keeps
-//     the registry of topics: a replica that holds a topic knows best, elsewhere the
-//     catalogue tells.
-//   - peers.go has what nodes tell each other: what they lead, and what time it is.
-//   - controller.go steers, on the leader of group 0: it enters nodes, plans groups
-//     (replication/placement), founds and opens them, gives leads back.
-//   - nodes.go is what operators ask for; usage.go sums up over groups.
+//	  - cluster.go forms the cluster or finds it formed, and follows who leads.
+//	  - arrange.go starts and ends this node's replicas, resets damaged ones, and keeps
+//	    the registry of topics: a replica that holds a topic knows best, elsewhere the
+//	    catalogue tells.
+//	  - peers.go has what nodes tell each other: what they lead, and what time it is.
+//	  - controller.go steers, on the leader of group 0: it enters nodes, plans groups
+//	    (replication/placement), founds and opens them, gives leads back.
+//	  - nodes.go is what operators ask for; usage.go sums up over groups.
 //
 // Two rules make time safe: a leader proposes nothing before it has applied all that
 // was committed before it led, so that the time in entries never goes back; and a

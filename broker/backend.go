@@ -80,7 +80,7 @@ func reportGroup(id topics.GroupID, replicas int, st replication.Stats, leader, 
 		if m.Node == self {
 			v.Applied = max(v.Applied, st.Applied)
 		} else if leader == self {
-			v.Lag = lag(st.Last, m.Match)
+			v.Lag = m.Lag
 		}
 		if !m.LastContact.IsZero() {
 			v.Contact = time.Since(m.LastContact)
@@ -224,7 +224,7 @@ func (l monitored) Meta() *monitor.MetaCluster {
 		if p.Node == self || leader != self {
 			continue
 		}
-		i := monitor.PeerInfo{Name: p.Node, Peer: p.Node, Offline: !p.Online, Lag: lag(st.Last, p.Match)}
+		i := monitor.PeerInfo{Name: p.Node, Peer: p.Node, Offline: !p.Online, Lag: p.Lag}
 		i.Current = p.Online && i.Lag == 0
 		if !p.LastContact.IsZero() {
 			i.Active = time.Since(p.LastContact)

@@ -62,7 +62,7 @@ func showGroup(id topics.GroupID, s replication.Stats, members []replication.Mem
 	for _, m := range members {
 		v := monitor.GroupMember{Node: m.Node, Voter: m.Voter, Online: m.Online, Contact: m.LastContact}
 		if !m.Leader {
-			v.Lag = lag(s.Last, m.Match)
+			v.Lag = m.Lag
 		}
 		g.Members = append(g.Members, v)
 	}

@@ -19,6 +19,9 @@ type Member struct {
 	Online  bool         // connected to this node, or this node itself
 	Match   topics.Index // last entry of its log, as far as this node knows; the leader knows best
 	Applied topics.Index // likewise
+	// Lag is how many entries this node had more when it asked the member; of use on the
+	// leader. What came since then doesn't count, unless the member isn't online.
+	Lag uint64
 	// LastContact is when the member last reported to this node; zero for never.
 	LastContact time.Time
 }
@@ -71,6 +74,10 @@ func (g *Group) Members() []Member {
 			m.Online = g.node.links.Online(node)
 			if r, ok := g.node.reports.get(node, g.id); ok && r.replica == m.Replica {
 				m.Match, m.Applied, m.LastContact = topics.Index(r.last), topics.Index(r.applied), r.at
+				if !m.Online {
+					r.mine, _ = g.tip()
+				}
+				m.Lag = r.mine - min(r.mine, r.last)
 			}
 		}
 		members = append(members, m)

@@ -24,7 +24,10 @@ type report struct {
 	// been applied.
 	last, lastTerm, committed, applied uint64
 
-	at time.Time // when it came; set by the receiver
+	// Set by the receiver: when it came, and what the receiver's own log held when it
+	// asked.
+	at   time.Time
+	mine uint64
 }
 
 func (r *report) append(b []byte) []byte {
@@ -122,7 +125,7 @@ func (r *reports) get(node string, group topics.GroupID) (report, bool) {
 	return rep, ok
 }
 
-func (r *reports) put(node string, all bool, list []report) {
+func (r *reports) put(node string, all bool, list []report, mine map[topics.GroupID]uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.of == nil {
@@ -135,7 +138,7 @@ func (r *reports) put(node string, all bool, list []report) {
 	}
 	now := time.Now()
 	for _, rep := range list {
-		rep.at = now
+		rep.at, rep.mine = now, mine[rep.group]
 		m[rep.group] = rep
 	}
 	if all {
@@ -145,6 +148,10 @@ func (r *reports) put(node string, all bool, list []report) {
 
 // ask fetches the report of one group from a node.
 func (n *Node) ask(ctx context.Context, node string, group topics.GroupID) (report, error) {
+	mine := map[topics.GroupID]uint64{}
+	if g := n.group(group); g != nil {
+		mine[group], _ = g.tip()
+	}
 	b, err := n.links.Call(ctx, node, methodStatus, binary.LittleEndian.AppendUint32(nil, uint32(group)))
 	if err != nil {
 		return report{}, err
@@ -156,7 +163,7 @@ func (n *Node) ask(ctx context.Context, node string, group topics.GroupID) (repo
 	if len(list) != 1 || list[0].group != group {
 		return report{}, fmt.Errorf("ask %s about group %d: it doesn't run there", node, group)
 	}
-	n.reports.put(node, false, list)
+	n.reports.put(node, false, list, mine)
 	list[0].at = time.Now()
 	return list[0], nil
 }
@@ -177,11 +184,12 @@ func (n *Node) survey() {
 		case <-n.stop:
 			return
 		}
-		nodes := map[string]bool{}
+		nodes, mine := map[string]bool{}, map[topics.GroupID]uint64{}
 		for _, g := range n.running() {
 			if _, leads := g.Leader(); !leads {
 				continue
 			}
+			mine[g.id], _ = g.tip()
 			for _, s := range g.servers() {
 				if node := string(s.Address); node != n.name() && n.links.Online(node) {
 					nodes[node] = true
@@ -198,7 +206,7 @@ func (n *Node) survey() {
 					return // it is known by its silence
 				}
 				if list, err := parseReports(b); err == nil {
-					n.reports.put(node, true, list)
+					n.reports.put(node, true, list, mine)
 				}
 			})
 		}

@@ -113,13 +113,9 @@ func (c *Nodes) Members(g topics.GroupID) []Member {
 	} else if group := c.state.Group(g); group != nil {
 		list = group.Members()
 	}
-	var last topics.Index
-	for _, m := range list {
-		last = max(last, m.Match)
-	}
 	out := make([]Member, 0, len(list))
 	for _, m := range list {
-		member := Member{Node: m.Node, Voter: m.Voter, Leader: m.Leader, Online: m.Online, Lag: uint64(last - m.Match)}
+		member := Member{Node: m.Node, Voter: m.Voter, Leader: m.Leader, Online: m.Online, Lag: m.Lag}
 		if !m.LastContact.IsZero() {
 			member.Active = time.Since(m.LastContact)
 		}

@@ -136,19 +136,7 @@ func merge(reports []Report, linked map[string]time.Duration) Status {
 		}
 	}
 	for id, g := range groups {
-		for i := range g.Members {
-			m := &g.Members[i]
-			m.Applied = max(m.Applied, applied[id][m.Node])
-			m.Online = nodes[m.Node] != nil && nodes[m.Node].Online
-			if id == 0 || nodes[m.Node] == nil {
-				continue
-			}
-			nodes[m.Node].Groups++
-			if m.Node == g.Leader {
-				nodes[m.Node].Leads++
-			}
-		}
-		slices.SortFunc(g.Members, func(a, b Member) int { return cmp.Compare(a.Node, b.Node) })
+		g.count(nodes, applied[id])
 		s.Groups = append(s.Groups, *g)
 	}
 	for _, n := range nodes {
@@ -163,6 +151,25 @@ func merge(reports []Report, linked map[string]time.Duration) Status {
 	s.Advice = advise(&s)
 	s.Healthy = len(s.Advice) == 0
 	return s
+}
+
+// count completes the members of a group from what is known of the nodes, and counts
+// the group for each of them.
+func (g *Group) count(nodes map[string]*Node, applied map[string]topics.Index) {
+	for i := range g.Members {
+		m := &g.Members[i]
+		m.Applied = max(m.Applied, applied[m.Node])
+		n := nodes[m.Node]
+		m.Online = n != nil && n.Online
+		if g.ID == 0 || n == nil {
+			continue
+		}
+		n.Groups++
+		if m.Node == g.Leader {
+			n.Leads++
+		}
+	}
+	slices.SortFunc(g.Members, func(a, b Member) int { return cmp.Compare(a.Node, b.Node) })
 }
 
 // better tells whether what a node says of a group is to be believed more than

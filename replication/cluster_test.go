@@ -153,7 +153,7 @@ func (l *lab) running() []*labNode {
 
 func (l *lab) await(what string, cond func() bool) {
 	l.t.Helper()
-	for end := time.Now().Add(labWait); !cond(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(labWait); !cond(); linger(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			for _, ln := range l.running() {
 				l.t.Logf("%s: %+v members %+v", ln.name, ln.g.Stats(), ln.g.Members())
@@ -186,7 +186,7 @@ func (l *lab) awaitVoters(names ...string) {
 	want := slices.Sorted(slices.Values(names))
 	l.await(fmt.Sprintf("voters %v", want), func() bool {
 		for _, ln := range l.running() {
-			if _, leads := ln.g.Leader(); leads && slices.Equal(votersOf(ln.g), want) && len(ln.g.Members()) == len(want) {
+			if _, leads := ln.g.Leader(); leads && slices.Equal(l.votersOf(ln.g), want) && len(ln.g.Members()) == len(want) {
 				return true
 			}
 		}
@@ -194,10 +194,11 @@ func (l *lab) awaitVoters(names ...string) {
 	})
 }
 
-func votersOf(g *Group) []string {
+// votersOf returns the nodes whose replicas that run now vote.
+func (l *lab) votersOf(g *Group) []string {
 	var names []string
 	for _, m := range g.Members() {
-		if m.Voter {
+		if ln := l.nodes[m.Node]; m.Voter && ln.g != nil && ln.g.replica == m.Replica {
 			names = append(names, m.Node)
 		}
 	}
@@ -303,7 +304,7 @@ func TestNodeIsReplaced(t *testing.T) {
 	old, leader := l.nodes[gone], l.leader()
 	term := leader.g.Term()
 	old.g.Campaign()
-	for end := time.Now().Add(3 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(3 * time.Second); time.Now().Before(end); linger(50 * time.Millisecond) {
 		if now := leader.g.Term(); now != term {
 			t.Fatalf("the term went from %d to %d", term, now)
 		}
@@ -351,3 +352,7 @@ func TestLinearizeAndTransfer(t *testing.T) {
 		t.Error("a leader without a majority reads")
 	}
 }
+
+// linger lets real time pass, where a disturbance should last for a while or a
+// condition is looked at again.
+func linger(d time.Duration) { <-time.After(d) }

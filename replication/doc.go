@@ -12,6 +12,15 @@
 //	                           ▲                  │
 //	                           └──StateMachine◄───┘ committed entries
 //
+// In a cluster (Config.Network) a group has a replica on some of the nodes. A replica's
+// Raft id is the node's name and an incarnation, which is as old as its vote: who has
+// lost the one has lost the other, and comes back as somebody new, which can't vote
+// for what the old one has seen. A replica that isn't a member asks the leader to be
+// let in; the leader knows which nodes shall hold the group (SetMembers), and moves
+// the configuration towards it (decide.go). The same mechanism forms a cluster (Form
+// says who begins), adds nodes, moves groups, and refills what was damaged
+// (ResetGroup).
+//
 // hashicorp/raft 1.8.0 has open safety and liveness bugs. The packages guard,
 // stable and snapshot are the wrappers that make it safe; each names the issue
 // it is there for and has a test that shows the unwrapped flaw.
@@ -27,6 +36,7 @@
 //	NODE                 the identity of the node, with a checksum
 //	meta/                group 0: log.bolt and its marker
 //	wal/                 segments and marker of the shared log
-//	stable/<group>       term and vote
+//	stable/<group>       term, vote and incarnation
 //	groups/<group>/      the state machine's own files, and snapshots/
+//	damaged/             what could not be used, moved there and never touched again
 package replication

@@ -81,7 +81,7 @@ func formed(t *testing.T, c *peertest.Cluster, dirs map[string]string, apart tim
 				t.Error(err)
 			}
 		})
-		time.Sleep(apart)
+		linger(apart)
 	}
 	forming.Wait()
 	for i, n := range nodes {

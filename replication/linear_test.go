@@ -91,7 +91,7 @@ func (h *history) client(ctx context.Context, id int, groups func() []*labGroup,
 				id += 1000
 			}
 		}
-		time.Sleep(time.Duration(r.IntN(4)) * time.Millisecond)
+		linger(time.Duration(r.IntN(4)) * time.Millisecond)
 	}
 }
 
@@ -140,13 +140,13 @@ func TestRegisterIsLinearizable(t *testing.T) {
 		switch r.IntN(4) {
 		case 0:
 			l.isolate(name)
-			time.Sleep(time.Duration(500+r.IntN(2500)) * time.Millisecond)
+			linger(time.Duration(500+r.IntN(2500)) * time.Millisecond)
 			l.net.HealAll()
 		case 1:
 			mu.Lock()
 			l.stop(name)
 			mu.Unlock()
-			time.Sleep(time.Duration(r.IntN(1500)) * time.Millisecond)
+			linger(time.Duration(r.IntN(1500)) * time.Millisecond)
 			mu.Lock()
 			l.restart(name, names...)
 			mu.Unlock()
@@ -158,10 +158,10 @@ func TestRegisterIsLinearizable(t *testing.T) {
 			}
 		case 3:
 			l.net.CutOneWay(name, names[r.IntN(len(names))])
-			time.Sleep(time.Duration(500+r.IntN(2500)) * time.Millisecond)
+			linger(time.Duration(500+r.IntN(2500)) * time.Millisecond)
 			l.net.HealAll()
 		}
-		time.Sleep(300 * time.Millisecond)
+		linger(300 * time.Millisecond)
 	}
 	stop()
 	clients.Wait()

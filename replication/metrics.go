@@ -80,15 +80,7 @@ func (n *Node) Describe(chan<- *prometheus.Desc) {}
 // are in Group.Stats. It may be called at any time, also after Close.
 func (n *Node) Collect(ch chan<- prometheus.Metric) {
 	n.meters.collect(ch)
-	n.mu.Lock()
-	var groups []*Group
-	for _, g := range n.groups {
-		if g != nil {
-			groups = append(groups, g)
-		}
-	}
-	n.mu.Unlock()
-	for _, g := range groups {
+	for _, g := range n.running() {
 		id := strconv.FormatUint(uint64(g.id), 10)
 		gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 			ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
@@ -98,9 +90,38 @@ func (n *Node) Collect(ch chan<- prometheus.Metric) {
 			gauge(leaderDesc, 1, id, s.Leader)
 		}
 		g.collectCare(ch, id)
+		g.collectMembers(ch, id)
 		gauge(snapshotIndexDesc, float64(s.Snapshot), id)
 		if !s.SnapshotTaken.IsZero() {
 			gauge(snapshotAgeDesc, time.Since(s.SnapshotTaken).Seconds(), id)
 		}
+	}
+}
+
+var (
+	electionsDesc = prometheus.NewDesc("herald_group_elections_total", "Times this node began to lead the group.",
+		[]string{"group"}, nil)
+	memberDesc = prometheus.NewDesc("herald_group_member", "1 for each replica of the group.",
+		[]string{"group", "node", "votes"}, nil)
+	lagDesc = prometheus.NewDesc("herald_group_lag_entries", "Entries that a replica lacks, on the leader.",
+		[]string{"group", "node"}, nil)
+	contactDesc = prometheus.NewDesc("herald_group_contact_seconds", "Time since a replica reported to the leader, on the leader.",
+		[]string{"group", "node"}, nil)
+)
+
+// collectMembers sends what is known of the group's replicas.
+func (g *Group) collectMembers(ch chan<- prometheus.Metric, id string) {
+	g.mu.Lock()
+	elections, leads := g.elections, g.leading
+	g.mu.Unlock()
+	ch <- prometheus.MustNewConstMetric(electionsDesc, prometheus.CounterValue, float64(elections), id)
+	last, _ := g.tip()
+	for _, m := range g.Members() {
+		ch <- prometheus.MustNewConstMetric(memberDesc, prometheus.GaugeValue, 1, id, m.Node, strconv.FormatBool(m.Voter))
+		if !leads || m.LastContact.IsZero() {
+			continue
+		}
+		ch <- prometheus.MustNewConstMetric(lagDesc, prometheus.GaugeValue, float64(max(last, uint64(m.Match))-uint64(m.Match)), id, m.Node)
+		ch <- prometheus.MustNewConstMetric(contactDesc, prometheus.GaugeValue, time.Since(m.LastContact).Seconds(), id, m.Node)
 	}
 }

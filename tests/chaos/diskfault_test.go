@@ -126,7 +126,7 @@ func Test14HungDisk(t *testing.T) {
 func Test15FullDisk(t *testing.T) {
 	for _, c := range []string{"Leader", "Follower", "All"} {
 		t.Run(c, func(t *testing.T) {
-			w := begin(t, 15, harness.ClusterOptions{DiskMB: 96})
+			w := begin(t, 15, harness.ClusterOptions{DiskMB: 400})
 			w.needDisks()
 			w.create("T", 3, nil)
 			w.load("T")

@@ -45,6 +45,7 @@ func Test08PartitionsByProxy(t *testing.T) {
 	w.waitJetStream()
 	h := w.exercise("L", 3, 4, 15*time.Millisecond)
 	for range pick(1, 10) {
+		pause(1500 * time.Millisecond)
 		alone := w.leader("L")
 		w.must(w.Allow(func(a, b *harness.Node) bool { return a != alone && b != alone }))
 		from := time.Since(w.began)

@@ -245,7 +245,7 @@ func (w *world) ask(nc *nats.Conn, patience time.Duration, subject string, body,
 			return json.Unmarshal(m.Data, answer)
 		default:
 			last = r.Error
-			if r.Error.Code != 503 && r.Error.Code != 500 {
+			if r.Error.Code != 503 && (r.Error.Code != 500 || r.Error.ErrorCode == 10074) {
 				return last
 			}
 		}
@@ -346,10 +346,13 @@ func (w *world) lead(stream string, n *harness.Node, patience time.Duration) err
 	nc := w.connect("lead")
 	defer nc.Close()
 	var last error
-	asked := time.Time{}
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); pause(50 * time.Millisecond) {
+	began, asked, tries := time.Now(), time.Time{}, 0
+	for deadline := began.Add(patience); time.Now().Before(deadline); pause(50 * time.Millisecond) {
 		i, err := w.info(nc, stream, 2*time.Second)
 		if err == nil && i.Cluster != nil && i.Cluster.Leader == n.Name {
+			if took := time.Since(began); took > 3*time.Second {
+				w.note("%s leads %s, asked for %d times in %s (last: %v)", n.Name, stream, tries, took.Round(10*time.Millisecond), last)
+			}
 			return nil
 		}
 		if err != nil {
@@ -359,9 +362,10 @@ func (w *world) lead(stream string, n *harness.Node, patience time.Duration) err
 			continue
 		}
 		asked = time.Now()
+		tries++
 		body := map[string]any{"placement": map[string]any{"preferred": n.Name}}
 		if err := w.ask(nc, 2*time.Second, "STREAM.LEADER.STEPDOWN."+stream, body, nil); err != nil {
-			last = err
+			last = fmt.Errorf("step down: %w", err)
 		}
 	}
 	return fmt.Errorf("%s does not lead %s after %s: %w", n.Name, stream, patience, last)

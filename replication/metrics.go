@@ -115,13 +115,12 @@ func (g *Group) collectMembers(ch chan<- prometheus.Metric, id string) {
 	elections, leads := g.elections, g.leading
 	g.mu.Unlock()
 	ch <- prometheus.MustNewConstMetric(electionsDesc, prometheus.CounterValue, float64(elections), id)
-	last, _ := g.tip()
 	for _, m := range g.Members() {
 		ch <- prometheus.MustNewConstMetric(memberDesc, prometheus.GaugeValue, 1, id, m.Node, strconv.FormatBool(m.Voter))
 		if !leads || m.LastContact.IsZero() {
 			continue
 		}
-		ch <- prometheus.MustNewConstMetric(lagDesc, prometheus.GaugeValue, float64(max(last, uint64(m.Match))-uint64(m.Match)), id, m.Node)
+		ch <- prometheus.MustNewConstMetric(lagDesc, prometheus.GaugeValue, float64(m.Lag), id, m.Node)
 		ch <- prometheus.MustNewConstMetric(contactDesc, prometheus.GaugeValue, time.Since(m.LastContact).Seconds(), id, m.Node)
 	}
 }

@@ -33,7 +33,7 @@ type sampler struct {
 	apiTotal, apiErrors                                     *prometheus.Desc
 	groupIndex, groupTerm, groupLeads, groupPending         *prometheus.Desc
 	groupNoSpace, logBytes                                  *prometheus.Desc
-	groupLag, groupVoters, peerLag                          *prometheus.Desc
+	groupUnapplied, groupVoters                             *prometheus.Desc
 	linkUp, linkRTT, linkPending, linkMsgs, linkBytes       *prometheus.Desc
 }
 
@@ -69,9 +69,8 @@ func newSampler(m *Monitor) *sampler {
 		groupPending:   d("group_pending_proposals", "Proposals of a group without outcome.", "group"),
 		groupNoSpace:   d("group_no_space", "1 when writes are refused for want of disk space.", "group"),
 		logBytes:       d("log_bytes", "Bytes of the write-ahead log."),
-		groupLag:       d("group_lag_entries", "Entries that are committed and not applied on this node.", "group"),
+		groupUnapplied: d("group_unapplied_entries", "Entries that are committed and not applied on this node.", "group"),
 		groupVoters:    d("group_voters", "Voters of a group that are online, as far as this node knows.", "group"),
-		peerLag:        d("group_peer_lag_entries", "Entries a replica is behind the leader; told by the leader.", "group", "peer"),
 		linkUp:         d("link_up", "1 for each connected node.", "peer"),
 		linkRTT:        d("link_rtt_seconds", "Round trip to another node.", "peer"),
 		linkPending:    d("link_pending_bytes", "Bytes that wait to be sent to another node.", "peer"),
@@ -165,14 +164,11 @@ func (s *sampler) collectDurable(durable Durable, gauge, counter emit) {
 }
 
 func (s *sampler) collectMembers(g Group, id string, gauge emit) {
-	gauge(s.groupLag, float64(g.Committed-min(g.Committed, g.Applied)), id)
+	gauge(s.groupUnapplied, float64(g.Committed-min(g.Committed, g.Applied)), id)
 	voters := 0
 	for _, p := range g.Members {
 		if p.Voter && p.Online {
 			voters++
-		}
-		if g.Leads {
-			gauge(s.peerLag, float64(p.Lag), id, p.Node)
 		}
 	}
 	if len(g.Members) > 0 {

@@ -205,6 +205,9 @@ func pages(t *testing.T, w *world) {
 			t.Errorf("jsz of %s: %v", n.Name, meta)
 		}
 		if meta["leader"] == n.Name {
+			if _, text, _ := get(n, "/metrics"); !strings.Contains(text, `herald_group_lag_entries{group="0"`) {
+				t.Errorf("metrics of the leader don't tell how far its replicas are behind")
+			}
 			leaders++
 			if list, _ := meta["replicas"].([]any); len(list) != 2 {
 				t.Errorf("the leader tells of replicas %v", list)
@@ -215,7 +218,7 @@ func pages(t *testing.T, w *world) {
 		}
 		_, text, _ := get(n, "/metrics")
 		for _, want := range []string{
-			`herald_group_term{group="1"}`, `herald_group_lag_entries{group="1"}`, `herald_link_up{peer="`, `herald_link_rtt_seconds{peer="`,
+			`herald_group_term{group="1"}`, `herald_group_unapplied_entries{group="1"}`, `herald_link_up{peer="`, `herald_link_rtt_seconds{peer="`,
 			`herald_link_pending_bytes{peer="`, `herald_group_voters{group="0"} 3`, `herald_log_sync_seconds_bucket`, `herald_replica_damaged{group="0"} 0`,
 		} {
 			if !strings.Contains(text, want) {

@@ -112,7 +112,7 @@ func (d *durable) join(o *config.Options) {
 		State: d.state, Account: b.front.Account, APIPrefix: domainAPI(o.JetStream.Domain), Log: b.cfg.Log,
 	}
 	ao := advertise.Options{
-		Catalogue: d.state, Now: d.now, Log: b.cfg.Log,
+		Catalogue: d.state, Log: b.cfg.Log,
 		MayKeep: func(account string) bool { return b.options.Load().LimitsOf(account) != nil },
 	}
 	var peers jetstream.Cluster

@@ -93,7 +93,7 @@ func benches(t *testing.T) (x, y *bench, net *fakeNet) {
 
 func (b *bench) eventually(what string, ok func() bool) {
 	b.Helper()
-	for end := time.Now().Add(10 * time.Second); !ok(); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(10 * time.Second); !ok(); <-time.After(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			b.Fatalf("never: %s", what)
 		}

@@ -37,6 +37,13 @@ func (l *leaders) note(g topics.GroupID, node string, now time.Time) time.Time {
 	return now
 }
 
+// last returns who was last known to lead a group.
+func (l *leaders) last(g topics.GroupID) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all[g].node
+}
+
 // LeaderKnown tells that a group is led by another node than before, "" when
 // nobody is known to lead; group 0 is the catalogue. It doesn't block.
 func (s *Service) LeaderKnown(g topics.GroupID, leader string) {
@@ -45,6 +52,8 @@ func (s *Service) LeaderKnown(g topics.GroupID, leader string) {
 	}
 	if leader != "" {
 		s.leaders.note(g, leader, s.o.Now())
+	} else if s.leaders.last(g) == s.o.Peers.Name() {
+		s.beside(func() { s.tellLost(g) })
 	}
 	s.waiting.poke()
 }
@@ -137,70 +146,4 @@ func (s *Service) alternates(t *state.Topic) []jsapi.StreamAlternate {
 		out = append(out, jsapi.StreamAlternate{Name: n, Domain: s.o.Domain, Cluster: s.o.Cluster})
 	}
 	return out
-}
-
-// Leads tells that this node has begun to lead a group with other replicas, so that
-// those who listen hear of it: an advisory for each of its streams and consumers.
-// It doesn't block. For the catalogue it is told in the system account.
-func (s *Service) Leads(g topics.GroupID) {
-	s.LeaderKnown(g, s.o.ServerName)
-	if !s.clustered() || len(s.o.Peers.Members(g)) < 2 {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.closed {
-		s.moving.Go(func() { s.tellLeader(g) })
-	}
-}
-
-func (s *Service) tellLeader(g topics.GroupID) {
-	s.mu.Lock()
-	accounts := make(map[string]*accountAPI, len(s.accounts))
-	for name, a := range s.accounts {
-		accounts[name] = a
-	}
-	s.mu.Unlock()
-	info := s.groupInfo(g)
-	info.Replicas = append(info.Replicas, &jsapi.PeerInfo{Name: info.Leader, Current: true, Peer: info.Leader})
-	if g == topics.CatalogueGroup {
-		for _, fa := range s.o.Server.Accounts() {
-			if fa.System() {
-				fa.Publish(jsapi.AdvisoryPrefix+"DOMAIN.LEADER_ELECTED", "", nil, jsapi.Marshal(&jsapi.LeaderElected{
-					Event: s.newEvent("domain_leader_elected"), Leader: info.Leader, Replicas: info.Replicas,
-					Domain: s.o.Domain, Cluster: s.o.Cluster,
-				}))
-			}
-		}
-		return
-	}
-	s.o.State.Topics("", func(t *state.Topic) bool {
-		a := accounts[t.Account()]
-		if t.Group().ID() != g || a == nil || s.ctx.Err() != nil {
-			return s.ctx.Err() == nil
-		}
-		a.tellLeader(t, info)
-		return true
-	})
-}
-
-// tellLeader tells who leads a stream and its consumers, if anybody listens.
-func (a *accountAPI) tellLeader(t *state.Topic, info *jsapi.ClusterInfo) {
-	told := func(subject string) bool { return a.account.HasInterest(subject) || a.account.Captures(subject) }
-	e := jsapi.LeaderElected{Stream: t.Name(), Leader: info.Leader, Replicas: info.Replicas, Domain: a.s.o.Domain, Account: t.Account()}
-	if subject := jsapi.AdvisoryPrefix + "STREAM.LEADER_ELECTED." + t.Name(); told(subject) {
-		e.Event = a.event("stream_leader_elected")
-		a.advise(subject, &e)
-	}
-	if t.Data() == nil {
-		return
-	}
-	for _, name := range t.Data().ConsumerNames() {
-		subject := jsapi.AdvisoryPrefix + "CONSUMER.LEADER_ELECTED." + t.Name() + "." + name
-		if !told(subject) {
-			continue
-		}
-		e.Event, e.Consumer = a.event("consumer_leader_elected"), name
-		a.advise(subject, &e)
-	}
 }

@@ -16,7 +16,8 @@
 //     gives it
 //   - place.go, waiting.go, directplace.go, restoreplace.go: which node answers
 //   - calls.go, gather.go: what the nodes ask each other; lists of what several lead
-//   - clusterinfo.go: who holds and leads what, in infos and advisories
+//   - clusterinfo.go, leaderadvisory.go: who holds and leads what, in infos and
+//     advisories
 //   - stepdown.go: moving leads, and what a single node refuses
 //   - streamconfig.go, sourceconfig.go, streamupdate.go, consumerconfig.go,
 //     consumerupdate.go: what a config must be; pure functions

@@ -90,7 +90,7 @@ cluster { name: three, port: -1, routes: [%s] }
 
 func within(t *testing.T, d time.Duration, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(d); !ok(); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(d); !ok(); <-time.After(20 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("not within %s: %s", d, what)
 		}

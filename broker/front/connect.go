@@ -149,7 +149,7 @@ func (s *session) peerCertificate() *x509.Certificate {
 
 func (s *session) connectionType() string {
 	switch {
-	case s.ws != nil:
+	case s.ws != nil || s.guest:
 		return auth.TypeWebsocket
 	case s.info.Kind == kindInProcess:
 		return auth.TypeInProcess

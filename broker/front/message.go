@@ -21,6 +21,9 @@ type Message struct {
 	// Forwarded names the node the message came from, "" when it entered the
 	// cluster here.
 	Forwarded string
+	// Routed is the subject it was sent to where that isn't Subject: what consumers
+	// and filters deliver. nil for what was published.
+	Routed []byte
 
 	via *stager // of the publishing goroutine, for Respond
 }
@@ -59,7 +62,7 @@ func (m *Message) Clone() *Message {
 	return &Message{
 		Subject: bytes.Clone(m.Subject), Reply: bytes.Clone(m.Reply),
 		Header: bytes.Clone(m.Header), Payload: bytes.Clone(m.Payload),
-		Account: m.Account, Client: m.Client, Forwarded: m.Forwarded,
+		Account: m.Account, Client: m.Client, Forwarded: m.Forwarded, Routed: bytes.Clone(m.Routed),
 	}
 }
 

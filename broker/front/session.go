@@ -22,6 +22,7 @@ type session struct {
 	ws       *wsConn  // nil unless websocket
 	tls      *tls.Conn
 	tlsFirst bool
+	guest    bool // see Invite
 	info     *ClientInfo
 	nonce    []byte
 	start    time.Time

@@ -370,7 +370,7 @@ func (st *stager) handle(u *sub, o *outgoing) {
 	msg := &st.messages[st.depth]
 	*msg = Message{
 		Subject: o.Subject, Reply: o.Reply, Header: o.Header, Payload: o.Payload,
-		Account: u.account, Client: o.client, via: st,
+		Account: u.account, Client: o.client, Routed: o.route, via: st,
 	}
 	if st.depth == 0 {
 		msg.Forwarded = st.from // what it is answered enters here

@@ -131,7 +131,7 @@ type Program struct {
 }
 
 // uses tells which parts of a message an expression looks at.
-type uses struct{ payload, headers bool }
+type uses struct{ payload, headers, place bool }
 
 // Compile compiles an expression. The error is an *Error.
 func (e *Env) Compile(text string) (*Program, error) {
@@ -179,6 +179,10 @@ func (p *Program) Text() string { return p.text }
 // UsesPayload tells whether the expression looks into the payload; if not, a payload
 // that can't be decoded doesn't matter.
 func (p *Program) UsesPayload() bool { return p.uses.payload }
+
+// UsesPlace tells whether the expression asks for the message's place in a topic: its
+// time or its sequence.
+func (p *Program) UsesPlace() bool { return p.uses.place }
 
 // Why an evaluation gave no result. The error's text says what is wrong with the
 // message.

@@ -46,6 +46,8 @@ func (e *Env) bindFields(tree *ast.AST) uses {
 				u.headers = true
 			case name == "this":
 				u.payload = true
+			case name == "time" || name == "seq":
+				u.place = true
 			case !e.known[name] && !hidden(name):
 				u.payload = true
 				next++

@@ -350,3 +350,5 @@ func (a *variance) load(b []byte) (_ []byte, err error) {
 	a.m2, b, err = loadFloat(b)
 	return b, err
 }
+
+func appendUvarint(dst []byte, n uint64) []byte { return binary.AppendUvarint(dst, n) }

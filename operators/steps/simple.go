@@ -1,0 +1,306 @@
+package steps
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/heraldmq/herald/operators/stream"
+	"github.com/heraldmq/herald/topics/expr"
+	"github.com/heraldmq/herald/topics/value"
+)
+
+func view(c stream.Context, r *stream.Record) stream.View {
+	return stream.View{Record: r, Clock: c.Clock()}
+}
+
+// gone tells whether a record only says that a row is gone, without what it was.
+func gone(r *stream.Record) bool { return r.Op == stream.Delete && r.Value.IsNull() }
+
+// Filter passes the records for which If is true. Of a changelog, a row for which it
+// isn't true is gone.
+type Filter struct {
+	noTimers
+	If        *expr.Program
+	Changelog bool // what comes in is one
+}
+
+// Process implements stream.Node.
+func (n *Filter) Process(c stream.Context, _ int, r *stream.Record) error {
+	if r.Op == stream.Delete {
+		c.Emit(0, r)
+		return nil
+	}
+	pass, err := n.If.Match(view(c, r))
+	if err != nil {
+		return err
+	}
+	switch {
+	case pass:
+		c.Emit(0, r)
+	case n.Changelog:
+		d := *r
+		d.Op = stream.Delete
+		c.Emit(0, &d)
+	}
+	return nil
+}
+
+// Assert passes the records for which If is true; another is an error.
+type Assert struct {
+	noTimers
+	If *expr.Program
+}
+
+// Process implements stream.Node.
+func (n *Assert) Process(c stream.Context, _ int, r *stream.Record) error {
+	if r.Op == stream.Delete {
+		c.Emit(0, r)
+		return nil
+	}
+	pass, err := n.If.Match(view(c, r))
+	switch {
+	case err != nil:
+		return err
+	case !pass:
+		return fmt.Errorf("the assertion %s doesn't hold", n.If.Text())
+	}
+	c.Emit(0, r)
+	return nil
+}
+
+// Named is an expression whose result gets a name.
+type Named struct {
+	Name string
+	Expr *expr.Program
+}
+
+// object evaluates fields to an object.
+func object(fields []Named, v stream.View) (value.Value, error) {
+	list := make([]value.Field, len(fields))
+	for i := range fields {
+		f, err := fields[i].Expr.Eval(v)
+		if err != nil {
+			return value.Value{}, fmt.Errorf("%s: %w", fields[i].Name, err)
+		}
+		list[i] = value.Field{Name: fields[i].Name, Value: f}
+	}
+	return value.OfObject(list...), nil
+}
+
+// Map replaces the value: by an object of Fields or, where Whole is set, by its result.
+type Map struct {
+	noTimers
+	Fields []Named
+	Whole  *expr.Program
+}
+
+// Process implements stream.Node.
+func (n *Map) Process(c stream.Context, _ int, r *stream.Record) error {
+	if gone(r) {
+		c.Emit(0, r)
+		return nil
+	}
+	m := *r
+	var err error
+	if n.Whole != nil {
+		m.Value, err = n.Whole.Eval(view(c, r))
+	} else {
+		m.Value, err = object(n.Fields, view(c, r))
+	}
+	if err != nil {
+		return err
+	}
+	c.Emit(0, &m)
+	return nil
+}
+
+// Project keeps the named fields of an object, in that order, or drops them. What isn't
+// there is left out.
+type Project struct {
+	noTimers
+	Fields []string
+	Drop   bool
+}
+
+// Process implements stream.Node.
+func (n *Project) Process(c stream.Context, _ int, r *stream.Record) error {
+	if gone(r) {
+		c.Emit(0, r)
+		return nil
+	}
+	if r.Value.Kind() != value.Object {
+		return fmt.Errorf("project takes fields of an object, not of a %s", r.Value.Kind())
+	}
+	p := *r
+	if n.Drop {
+		for _, name := range n.Fields {
+			p.Value = p.Value.Without(name)
+		}
+		c.Emit(0, &p)
+		return nil
+	}
+	list := make([]value.Field, 0, len(n.Fields))
+	for _, name := range n.Fields {
+		if f, ok := r.Value.Get(name); ok {
+			list = append(list, value.Field{Name: name, Value: f})
+		}
+	}
+	p.Value = value.OfObject(list...)
+	c.Emit(0, &p)
+	return nil
+}
+
+// FlatmapMax is how many records one may become.
+const FlatmapMax = 100_000
+
+// Flatmap makes a record of each item of the list that List gives; of null, none.
+type Flatmap struct {
+	noTimers
+	List *expr.Program
+}
+
+// Process implements stream.Node.
+func (n *Flatmap) Process(c stream.Context, _ int, r *stream.Record) error {
+	v, err := n.List.Eval(view(c, r))
+	if err != nil || v.IsNull() {
+		return err
+	}
+	if v.Kind() != value.List {
+		return fmt.Errorf("flatmap takes a list, %s gives a %s", n.List.Text(), v.Kind())
+	}
+	if v.Len() > FlatmapMax {
+		return fmt.Errorf("flatmap makes %d records of one, the most is %d", v.Len(), FlatmapMax)
+	}
+	for _, item := range v.List() {
+		f := *r
+		f.Value = item
+		c.Emit(0, &f)
+	}
+	return nil
+}
+
+// Key gives records a key: of one expression its result, of several a list of them.
+type Key struct {
+	noTimers
+	By []*expr.Program
+}
+
+// Process implements stream.Node.
+func (n *Key) Process(c stream.Context, _ int, r *stream.Record) error {
+	k, err := n.key(c, r)
+	if err != nil {
+		return err
+	}
+	keyed := *r
+	keyed.Key = k
+	c.Emit(0, &keyed)
+	return nil
+}
+
+// KeyMax is how many bytes a key may have, as state keeps it.
+const KeyMax = 16 << 10
+
+func (n *Key) key(c stream.Context, r *stream.Record) ([]byte, error) {
+	var v value.Value
+	if len(n.By) == 1 {
+		var err error
+		if v, err = n.By[0].Eval(view(c, r)); err != nil {
+			return nil, fmt.Errorf("key: %w", err)
+		}
+	} else {
+		parts := make([]value.Value, len(n.By))
+		for i, by := range n.By {
+			var err error
+			if parts[i], err = by.Eval(view(c, r)); err != nil {
+				return nil, fmt.Errorf("key: %w", err)
+			}
+		}
+		v = value.OfList(parts)
+	}
+	k := value.AppendKey(make([]byte, 0, 24), v)
+	if len(k) > KeyMax {
+		return nil, fmt.Errorf("a key of %d bytes, the most is %d", len(k), KeyMax)
+	}
+	return k, nil
+}
+
+// Union passes what comes in on any port.
+type Union struct{ noTimers }
+
+// Process implements stream.Node.
+func (n *Union) Process(c stream.Context, _ int, r *stream.Record) error {
+	c.Emit(0, r)
+	return nil
+}
+
+// Split passes each record to the port of the first condition that is true, and to the
+// port behind them where none is.
+type Split struct {
+	noTimers
+	Branches []*expr.Program
+}
+
+// Process implements stream.Node.
+func (n *Split) Process(c stream.Context, _ int, r *stream.Record) error {
+	for i, b := range n.Branches {
+		pass, err := b.Match(view(c, r))
+		if err != nil {
+			return err
+		}
+		if pass {
+			c.Emit(i, r)
+			return nil
+		}
+	}
+	c.Emit(len(n.Branches), r)
+	return nil
+}
+
+// Table makes a changelog by key of records: an upsert of each, a delete of one without
+// a value, with the header Herald-Op: delete, or for which Delete is true. A delete
+// without a value is of the key that its header Herald-Key says.
+type Table struct {
+	noTimers
+	Key    *Key
+	Delete *expr.Program // nil: by tombstone only
+}
+
+var errTombstone = errors.New("a record without a value, and no header Herald-Key that says which row is gone")
+
+// Process implements stream.Node.
+func (n *Table) Process(c stream.Context, _ int, r *stream.Record) error {
+	t := *r
+	if r.Value.IsNull() {
+		t.Op = stream.Delete
+		text := header(r.Header, "Herald-Key")
+		if text == "" {
+			return errTombstone
+		}
+		// The text of a string and of a number are the same: whichever the row has.
+		t.Key = value.AppendKey(nil, value.OfString(text))
+		c.Emit(0, &t)
+		if v, err := value.Parse([]byte(text), value.Options{}); err == nil && v.Kind() != value.String {
+			other := t
+			other.Key = value.AppendKey(nil, v)
+			c.Emit(0, &other)
+		}
+		return nil
+	}
+	if header(r.Header, "Herald-Op") == "delete" {
+		t.Op = stream.Delete
+	} else if n.Delete != nil {
+		gone, err := n.Delete.Match(view(c, r))
+		if err != nil {
+			return err
+		}
+		if gone {
+			t.Op = stream.Delete
+		}
+	}
+	var err error
+	if t.Key, err = n.Key.key(c, r); err != nil {
+		return err
+	}
+	c.Emit(0, &t)
+	return nil
+}

@@ -248,11 +248,11 @@ func (w *world) audit(stream string, first ...*harness.Node) verdict {
 			continue
 		}
 		seen[n] = true
-		if err := w.lead(stream, n, time.Minute); err != nil {
+		r, err := w.readAs(stream, n)
+		if err != nil {
 			w.broken("no lead", "%v", err)
 			continue
 		}
-		r := w.read(stream, n.Name)
 		v := w.judge(stream, r)
 		worst = worst.worse(v)
 		w.note("%s as %s leads: %s, stored %d, sequences %d to %d", stream, n.Name, v, v.stored, r.first, r.last)
@@ -267,6 +267,23 @@ func (w *world) audit(stream string, first ...*harness.Node) verdict {
 	w.consume(stream, worst)
 	w.figure("%s: %s", stream, worst)
 	return worst
+}
+
+// readAs makes a node lead and reads all of a stream through it. Should the lead
+// go elsewhere meanwhile, it begins again.
+func (w *world) readAs(stream string, n *harness.Node) (*reading, error) {
+	w.t.Helper()
+	for range 6 {
+		if err := w.lead(stream, n, time.Minute); err != nil {
+			return nil, err
+		}
+		r := w.read(stream, n.Name)
+		if w.leader(stream) == n {
+			return r, nil
+		}
+		w.note("%s lost the lead while it was read", n.Name)
+	}
+	return nil, fmt.Errorf("%s never keeps the lead of %s for long enough to be read", n.Name, stream)
 }
 
 // compare reports where two replicas differ.

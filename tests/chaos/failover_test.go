@@ -102,18 +102,27 @@ func Test18Transfers(t *testing.T) {
 	w.load("T")
 	nc := w.connect("transfers")
 	var times []time.Duration
-	count, without := pick(25, 1000), 0
+	count, without, asked, missed := pick(25, 1000), 0, 0, 0
 	for i := range count {
 		before := w.leader("T")
 		began := time.Now()
 		var body any
+		preferred := ""
 		if w.rng.IntN(2) == 0 {
-			body = map[string]any{"placement": map[string]any{"preferred": w.shuffled(w.others(before))[0].Name}}
+			preferred = w.shuffled(w.others(before))[0].Name
+			body = map[string]any{"placement": map[string]any{"preferred": preferred}}
 		}
 		if err := w.ask(nc, 10*time.Second, "STREAM.LEADER.STEPDOWN.T", body, nil); err != nil {
 			w.broken("refused", "transfer %d from %s: %v", i, before.Name, err)
 		}
 		at := w.acked()
+		if preferred != "" {
+			asked++
+			if now := w.leader("T"); now.Name != preferred {
+				missed++
+				w.note("transfer %d from %s to %s: %s leads", i, before.Name, preferred, now.Name)
+			}
+		}
 		for w.acked() == at && time.Since(began) < 30*time.Second {
 			pause(2 * time.Millisecond)
 		}
@@ -132,6 +141,6 @@ func Test18Transfers(t *testing.T) {
 		w.must(w.lead("T", n, time.Minute))
 		w.progress(20 * time.Second)
 	}
-	w.figure("%d transfers, first ack after %s, %d took over 5 s", count, spread(times), without)
+	w.figure("%d transfers, first ack after %s, %d took over 5 s, %d of %d went elsewhere than asked", count, spread(times), without, missed, asked)
 	w.audit("T")
 }

@@ -139,6 +139,9 @@ func (g *Group) run(votes *stable.Store) error {
 	g.running.Go(g.tend)
 	if n.links != nil {
 		g.running.Go(g.joinLoop)
+		if g.soleVoter() {
+			g.running.Go(g.Campaign) // there is nobody to wait for
+		}
 		return nil
 	}
 	return g.settle(loop)

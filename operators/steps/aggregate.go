@@ -35,14 +35,14 @@ var Functions = map[string]string{
 	"distinct":      "distinct(x, max: n) counts different values; more than n is an error",
 }
 
-// the most values collect and distinct keep where nothing is said.
-const keptMax = 10_000
+// KeptMax is the most values collect and distinct keep where nothing is said, and top at all.
+const KeptMax = 10_000
 
 // new returns an empty accumulator.
 func (a *Aggregate) new() accumulator {
 	n := a.N
 	if n <= 0 {
-		n = keptMax
+		n = KeptMax
 	}
 	switch a.Func {
 	case "count":

@@ -131,7 +131,13 @@ type Program struct {
 }
 
 // uses tells which parts of a message an expression looks at.
-type uses struct{ payload, headers, place bool }
+type uses struct {
+	payload, headers, place, clock bool
+
+	whole  bool     // the payload, not only fields of it
+	fields []string // of the payload, each once
+	needs  []string // those whose absence is an error
+}
 
 // Compile compiles an expression. The error is an *Error.
 func (e *Env) Compile(text string) (*Program, error) {
@@ -183,6 +189,17 @@ func (p *Program) UsesPayload() bool { return p.uses.payload }
 // UsesPlace tells whether the expression asks for the message's place in a topic: its
 // time or its sequence.
 func (p *Program) UsesPlace() bool { return p.uses.place }
+
+// UsesClock tells whether the expression looks at the logged clock.
+func (p *Program) UsesClock() bool { return p.uses.clock }
+
+// Fields returns which fields of the payload the expression looks at, each once; whole
+// is true where it looks at the payload as such, so that all may matter.
+func (p *Program) Fields() (names []string, whole bool) { return p.uses.fields, p.uses.whole }
+
+// Needs returns the fields of the payload without which the expression is an error,
+// unless what is around them forgives it.
+func (p *Program) Needs() []string { return p.uses.needs }
 
 // Why an evaluation gave no result. The error's text says what is wrong with the
 // message.

@@ -1,6 +1,8 @@
 package expr
 
 import (
+	"slices"
+
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common"
 	"cel.dev/cel-go/common/ast"
@@ -44,16 +46,24 @@ func (e *Env) bindFields(tree *ast.AST) uses {
 			switch {
 			case name == "header" || name == "headers":
 				u.headers = true
+			case name == "now":
+				u.clock = true
 			case name == "this":
-				u.payload = true
+				u.payload, u.whole = true, true
 			case name == "time" || name == "seq":
 				u.place = true
 			case !e.known[name] && !hidden(name):
 				u.payload = true
+				u.field(name, true)
 				next++
 				x.SetKindCase(f.NewSelect(x.ID(), f.NewIdent(next, "this"), name))
 			}
 		case ast.SelectKind:
+			if of := x.AsSelect().Operand(); of.Kind() == ast.IdentKind && of.AsIdent() == "this" {
+				u.payload = true
+				u.field(x.AsSelect().FieldName(), !x.AsSelect().IsTestOnly())
+				return
+			}
 			walk(x.AsSelect().Operand(), bound)
 		case ast.CallKind:
 			c := x.AsCall()
@@ -88,6 +98,16 @@ func (e *Env) bindFields(tree *ast.AST) uses {
 	}
 	walk(tree.Expr(), nil)
 	return u
+}
+
+// field notes a field of the payload.
+func (u *uses) field(name string, needed bool) {
+	if !slices.Contains(u.fields, name) {
+		u.fields = append(u.fields, name)
+	}
+	if needed && !slices.Contains(u.needs, name) {
+		u.needs = append(u.needs, name)
+	}
 }
 
 // hidden tells whether a name is one that macros make up.

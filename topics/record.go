@@ -31,6 +31,9 @@ const (
 	RecordLink                                 // no topic; broker/state: a chain of the entry; the next record, a publish, fails if one of its chain has
 	RecordConsumerRestore                      // broker/state: name, what consumer.AppendBinary wrote
 	RecordMarker                               // no topic; flags u8: nothing changes, and every replica says what it holds
+	RecordProducer                             // no topic; broker/state: a producer of guarded entries, and its epoch
+	RecordGuard                                // no topic; AppendGuard: the next records, publishes and steps, stand or fall together, once
+	RecordStep                                 // no topic; behind a guard: the head of an operator's step, which only operators read
 )
 
 // ConsumerRecordHeader is how many bytes AppendConsumerRecord adds.

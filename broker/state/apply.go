@@ -80,6 +80,8 @@ func (m *dataMachine) applyRecord(kind topics.RecordKind, raw []byte) (any, erro
 			return nil, err
 		}
 		return nil, nil
+	case topics.RecordProducer:
+		return m.applyProducer(raw)
 	case topics.RecordConsumerRestore:
 		id, name := b.topic(), b.text()
 		if err := b.err(kind); err != nil {

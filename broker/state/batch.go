@@ -102,6 +102,7 @@ type queue struct {
 	most     int // in flight
 	now      func() topics.Nanos
 	find     func(topics.TopicID) (*Topic, bool)
+	account  func(name string) *front.Account // nil: none is known; of what is guarded
 	limits   func(account string) (storageLimit, bool)
 	pressed  func() bool                           // the store holds more than it can flush: publishers wait
 	stalled  func() bool                           // and can't flush at all: they are refused
@@ -255,6 +256,12 @@ func (q *queue) stateLimits(b *batch, account string) {
 
 // submit appends one record.
 func (q *queue) submit(kind topics.RecordKind, body []byte, done func(any, error)) {
+	if kind == topics.RecordGuard {
+		if err := q.guardable(body); err != nil {
+			done(nil, err)
+			return
+		}
+	}
 	q.mu.Lock()
 	if q.closed && q.inFlight == 0 {
 		q.mu.Unlock() // the queue's goroutine has ended
@@ -271,9 +278,13 @@ func (q *queue) submit(kind topics.RecordKind, body []byte, done func(any, error
 		}
 		return
 	}
-	b.buf = topics.AppendRecord(b.buf, kind, body)
-	b.submits = append(b.submits, done)
-	b.records++
+	if kind == topics.RecordGuard {
+		q.guardLocked(body, done)
+	} else {
+		b.buf = topics.AppendRecord(b.buf, kind, body)
+		b.submits = append(b.submits, done)
+		b.records++
+	}
 	b.urgent = true
 	q.proposeMaybeLocked()
 }

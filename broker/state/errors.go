@@ -49,6 +49,9 @@ func faultAtomicTooLarge(most int) *topics.Fault {
 	return topics.NewFault(400, 10199, "atomic publish batch is too large: %d", most)
 }
 
+// faultGuarded is the result of a publish whose guard refused it, or has seen it before.
+var faultGuarded = topics.NewFault(400, 10176, "its guard did not let it pass")
+
 // faultChain is the result of a message behind one of its fast batch that was
 // refused. Clients never see it.
 var faultChain = topics.NewFault(400, 10176, "a message before it was refused")

@@ -71,6 +71,7 @@ type dataMachine struct {
 	held    holdings
 	changes []change     // of the entry being applied
 	limits  []*allowance // of the entry being applied
+	steps   []func()     // what it means for operators, to be told
 }
 
 // telling hears of what a data group's entries changed. It is called on the
@@ -79,6 +80,9 @@ type telling interface {
 	topicChanged(group topics.GroupID, id topics.TopicID, c Change)
 	consumerChanged(id topics.TopicID, name string, c Change)
 	grown(group topics.GroupID, ids []topics.TopicID)
+	stepped(group topics.GroupID, s Step)
+	declared(group topics.GroupID, e Epoch)
+	adopted(group topics.GroupID)
 }
 
 // change is one thing to tell once the store is unlocked.
@@ -151,6 +155,7 @@ func (m *dataMachine) applyEntry(e *replication.Entry) (*results, error) {
 			m.told.consumerChanged(c.topic, c.consumer, c.what)
 		}
 	}
+	m.tellSteps()
 	if len(grown) > 0 {
 		m.told.grown(m.id, grown)
 	}
@@ -207,6 +212,12 @@ func (m *dataMachine) applyRecords(entry []byte, records int, r *results) error 
 				return err
 			}
 			records -= int(n)
+		case topics.RecordGuard:
+			n := 0
+			if n, next, err = m.applyGuarded(entry, body, next, records-1, r); err != nil {
+				return err
+			}
+			records -= n
 		case topics.RecordMarker:
 			if err := m.applyMarker(body); err != nil {
 				return err

@@ -113,6 +113,15 @@ type Hooks struct {
 	OnCatalogueLeader func(leads bool)
 	// OnConsumer: a consumer of a topic exists, has another config, or is gone.
 	OnConsumer func(t *Topic, name string, c Change)
+	// OnStep: a step of an operator was committed. What it holds must not be changed.
+	OnStep func(g *Group, s Step)
+	// OnProducer: an epoch of a producer began, or it was removed.
+	OnProducer func(g *Group, e Epoch)
+	// OnAdopted: this node's replica of a group is now as another one's was: what was
+	// committed meanwhile is not told.
+	OnAdopted func(g *Group)
+	// OnOperator: an operator is new, changed or gone.
+	OnOperator func(id uint64)
 	// OnBatchAbandoned: an atomic batch was given up, and why ("timeout", "large",
 	// "incomplete", "unsupported"). It runs on a goroutine of the group's own.
 	OnBatchAbandoned func(t *Topic, id, why string)

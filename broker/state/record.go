@@ -26,6 +26,9 @@ import (
 //	consumer restore topic u64, name, what consumer.AppendBinary wrote
 //	atomic           count u32
 //	link             chain u32, from 1
+//	producer         producer u64, epoch u64 (0: it is removed)
+//	guard            topics.AppendGuard; the records that it guards follow it
+//	step             what operators/engine makes of it
 //	storage limits   any number of: account, file bytes i64, memory bytes i64 (0 or less: no limit)
 
 func appendTopic(dst []byte, id topics.TopicID) []byte {

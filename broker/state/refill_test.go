@@ -43,6 +43,10 @@ func (h *heard) topicChanged(_ topics.GroupID, id topics.TopicID, c Change) {
 	h.lines = append(h.lines, fmt.Sprint("topic ", id, " ", c))
 }
 
+func (h *heard) stepped(topics.GroupID, Step)   {}
+func (h *heard) declared(topics.GroupID, Epoch) {}
+func (h *heard) adopted(topics.GroupID)         {}
+
 func (h *heard) consumerChanged(id topics.TopicID, name string, c Change) {
 	h.lines = append(h.lines, fmt.Sprint("consumer ", id, " ", name, " ", c))
 }

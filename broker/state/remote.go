@@ -51,6 +51,8 @@ const (
 	resultReset
 	resultPurged
 	resultRemoved
+	resultGuard
+	resultDeclared
 )
 
 func appendFaultBinary(dst []byte, f *topics.Fault) []byte {
@@ -104,6 +106,12 @@ func appendResult(dst []byte, result any) ([]byte, error) {
 		dst, number, f = append(dst, resultReset), uint64(r.to), r.fault
 	case purged:
 		dst, number, f = append(dst, resultPurged), r.removed, r.fault
+	case topics.GuardResult:
+		dst = append(dst, resultGuard, byte(r.Verdict))
+		dst = binary.LittleEndian.AppendUint64(dst, r.At.Epoch)
+		return appendFaultBinary(binary.LittleEndian.AppendUint64(dst, r.At.Seq), r.Fault), nil
+	case declared:
+		dst, number = append(dst, resultDeclared), uint64(r)
 	case removed:
 		if r.found {
 			number = 1
@@ -130,6 +138,13 @@ func (b *body) result() (any, error) {
 		return purged{b.u64(), b.fault()}, nil
 	case resultRemoved:
 		return removed{b.u64() != 0, b.fault()}, nil
+	case resultGuard:
+		v := topics.Verdict(b.u8())
+		at := topics.Place{Epoch: b.u64(), Seq: b.u64()}
+		return topics.GuardResult{Verdict: v, At: at, Fault: b.fault()}, nil
+	case resultDeclared:
+		in := declared(b.u64())
+		return in, faultError(b.fault())
 	default:
 		return nil, fmt.Errorf("a result of kind %d is not known to this version", kind)
 	}

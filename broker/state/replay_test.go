@@ -234,5 +234,8 @@ type deaf struct{}
 func (deaf) topicChanged(topics.GroupID, topics.TopicID, Change) {}
 func (deaf) consumerChanged(topics.TopicID, string, Change)      {}
 func (deaf) grown(topics.GroupID, []topics.TopicID)              {}
+func (deaf) stepped(topics.GroupID, Step)                        {}
+func (deaf) declared(topics.GroupID, Epoch)                      {}
+func (deaf) adopted(topics.GroupID)                              {}
 
 var _ front.Sink = (*Group)(nil)

@@ -66,7 +66,7 @@ func (s *State) openReplica(g *Group) (*replica, error) {
 	r.acks = acker{replier: s.o.Replier, domain: s.o.Domain}
 	r.expiry = newExpiry(r, s.now)
 	r.queue = newQueue(&queue{
-		log: r, cap: s.o.BatchBytes, most: s.o.InFlight, now: s.now, find: s.TopicByID,
+		log: r, cap: s.o.BatchBytes, most: s.o.InFlight, now: s.now, find: s.TopicByID, account: s.o.Account,
 		pressed: r.pressed, stalled: r.stalled.Load, answer: r.answer, domain: s.o.Domain,
 		staging: staging{limits: s.o.Batches.withDefaults(), counts: &s.batches},
 		fasts:   fastBatches{limits: s.o.Batches.withDefaults(), counts: &s.batches},

@@ -145,6 +145,7 @@ func (m *dataMachine) adopted(before census) {
 		}
 		ids = append(ids, id)
 	}
+	m.told.adopted(m.id)
 	if len(ids) > 0 {
 		m.told.grown(m.id, ids)
 	}

@@ -41,6 +41,7 @@ type State struct {
 	mu      sync.Mutex // held while hooks about topics run, so that Start misses none and repeats none
 	hooks   Hooks
 	started bool
+	early   []func(h *Hooks) // of what was applied before Start
 	onGrown atomic.Pointer[func(*Group, []topics.TopicID)]
 	closed  bool
 }
@@ -177,6 +178,7 @@ func (s *State) Start(h Hooks) error {
 			return true
 		})
 	}
+	s.tellEarly()
 	s.mu.Unlock()
 	if s.cl != nil {
 		s.running.Go(func() { s.cl.run(s.ctx) })

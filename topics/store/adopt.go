@@ -99,6 +99,7 @@ func (s *Store) become(n *Store) error {
 	s.applied, s.savedIndex = n.applied, n.applied
 	s.tail, s.savedSlot, s.unsaved, s.flushes = tail{}, 0, 0, nil
 	s.dirty, s.deleted, s.grown = nil, nil, nil
+	s.producers, s.produceds = n.producers, nil
 	s.armed, s.urged = false, false
 	s.recent = [256]*Topic{}
 	s.mu.Unlock()

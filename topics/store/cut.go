@@ -11,16 +11,17 @@ import (
 // cut is a copy of all that changed between two applied indexes: what one flush
 // writes. Its slices of entries keep them alive for as long as it takes.
 type cut struct {
-	applied topics.Index
-	chain   chainMark
-	slots   []slot
-	base    uint64 // number of slots[0]
-	topics  []topicCut
-	deleted []topics.TopicID
-	bytes   int64 // of the tail that it makes safe
-	msgs    []cutMessage
-	victims []*dataFile // to rewrite
-	empty   []*dataFile // to drop
+	applied   topics.Index
+	chain     chainMark
+	slots     []slot
+	base      uint64 // number of slots[0]
+	topics    []topicCut
+	deleted   []topics.TopicID
+	producers []producerCut
+	bytes     int64 // of the tail that it makes safe
+	msgs      []cutMessage
+	victims   []*dataFile // to rewrite
+	empty     []*dataFile // to drop
 
 	// How far writing it has come.
 	file      *dataFile // nil if there is no message
@@ -88,6 +89,7 @@ func (s *Store) takeCut(msgs []cutMessage, compact bool) (*cut, error) {
 		c.topics = append(c.topics, tc)
 	}
 	s.dirty, s.deleted, s.armed, s.urged = nil, nil, false, false
+	c.producers = s.takeProducers()
 	for _, f := range s.files {
 		if f.live == 0 {
 			c.empty = append(c.empty, f)

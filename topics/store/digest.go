@@ -26,6 +26,7 @@ func (s *Store) digest() (uint64, error) {
 			return 0, err
 		}
 	}
+	s.digestProducers(&h)
 	return h.sum(), nil
 }
 

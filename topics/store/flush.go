@@ -296,7 +296,7 @@ func (s *Store) rewrite(w *datafile.Writer, t *Topic, src *source) error {
 
 // save writes the cut into a transaction.
 func (c *cut) save(tx *bolt.Tx) error {
-	if err := c.chain.save(tx); err != nil {
+	if err := errors.Join(c.chain.save(tx), c.saveProducers(tx)); err != nil {
 		return err
 	}
 	files := tx.Bucket(bucketFiles)

@@ -100,7 +100,7 @@ func (s *Store) Mark(full, anew bool) (digest uint64, known bool, err error) {
 	}
 	clear(m.touched)
 	m.touched, m.all = m.touched[:0], false
-	digest, known = mix(mix(m.sum, m.chain), uint64(len(s.topics))^digest), m.known
+	digest, known = mix(mix(m.sum+s.sumProducers(), m.chain), uint64(len(s.topics))^digest), m.known
 	if anew {
 		m.chain, m.known = 0, true
 	}

@@ -59,6 +59,8 @@ func newStore(o Options) *Store {
 		damaged: make(map[topics.TopicID]error),
 		cache:   newBlockCache(o.CacheBytes),
 		marks:   marks{all: true, known: true},
+
+		producers: make(map[uint64]*producer),
 	}
 }
 
@@ -105,7 +107,7 @@ func (s *Store) load(db *stateDB) (next uint64, err error) {
 			if listed, err = s.loadFileList(db, tx); err != nil {
 				return err
 			}
-			for _, l := range []func(*stateDB, *bolt.Tx) error{s.loadTopics, s.loadDead, s.loadIDs, s.loadConsumers} {
+			for _, l := range []func(*stateDB, *bolt.Tx) error{s.loadTopics, s.loadDead, s.loadIDs, s.loadConsumers, s.loadProducers} {
 				if err := l(db, tx); err != nil {
 					return err
 				}

@@ -26,6 +26,7 @@ import (
 //	dead       topic, block → see appendDead
 //	ids        topic, ordinal → message ids, from that ordinal on
 //	consumers  topic, consumer → consumer.AppendBinary
+//	producers  producer → see producer.append
 var (
 	bucketMeta      = []byte("meta")
 	bucketFiles     = []byte("files")
@@ -33,7 +34,8 @@ var (
 	bucketDead      = []byte("dead")
 	bucketIDs       = []byte("ids")
 	bucketConsumers = []byte("consumers")
-	buckets         = [][]byte{bucketMeta, bucketFiles, bucketTopics, bucketDead, bucketIDs, bucketConsumers}
+	bucketProducers = []byte("producers")
+	buckets         = [][]byte{bucketMeta, bucketFiles, bucketTopics, bucketDead, bucketIDs, bucketConsumers, bucketProducers}
 
 	keyState = []byte("state")
 )

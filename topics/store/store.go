@@ -81,6 +81,8 @@ type Store struct {
 	damaged    map[topics.TopicID]error // topics whose state could not be read
 	missing    error                    // why messages of readable topics can't be read, nil if all can
 	marks      marks
+	producers  map[uint64]*producer
+	produceds  map[uint64]struct{} // that changed since the last flush
 
 	flusher *flusher
 	records map[topics.TopicID]topicRecord // while the store is opened

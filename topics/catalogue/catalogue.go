@@ -70,6 +70,8 @@ func (c *Catalogue) Apply(cmd *Command) (Result, error) {
 		return c.deleteTopic(cmd), nil
 	case OpForgetTopic:
 		return c.forgetTopic(cmd), nil
+	case OpMoveTopic:
+		return c.moveTopic(cmd)
 	case OpAdvertise:
 		return c.advertise(cmd), nil
 	case OpWithdraw:
@@ -148,6 +150,9 @@ func (c *Catalogue) updateTopic(cmd *Command) (Result, error) {
 	}
 	t := *old
 	t.Config, t.Revision = *cfg, old.Revision+1
+	if f := c.rescale(&t, cmd); f != nil {
+		return Result{Fault: f}, nil
+	}
 	c.release(old)
 	c.accounts[cmd.Account] = a
 	c.topics[t.ID] = &t

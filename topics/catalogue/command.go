@@ -17,6 +17,7 @@ const (
 	OpSyncedTopic Op = "topic.synced" // Topic, Revision: the data group has it → *Topic
 	OpDeleteTopic Op = "topic.delete" // Account, Name → *Topic, now Deleting
 	OpForgetTopic Op = "topic.forget" // Topic: the data group has dropped it
+	OpMoveTopic   Op = "topic.move"   // Topic, Step; Target with MoveStart, else Revision: the number of the move → *Topic
 	OpAdvertise   Op = "adv.put"      // Account, ID, Body → *Advertisement and its Event, none if nothing changed
 	OpPutNode     Op = "node.put"     // Node: new, or its state or address where they are given
 	OpPutGroup    Op = "group.put"    // Group: new (Revision 1), or in place of the one with the Revision before
@@ -34,6 +35,9 @@ type Command struct {
 	Groups   int            `json:"groups,omitempty"` // data groups there are, 1..Groups
 	Topic    topics.TopicID `json:"topic,omitempty"`
 	Revision uint64         `json:"revision,omitempty"`
+
+	Step   MoveStep       `json:"step,omitempty"`
+	Target topics.GroupID `json:"target,omitempty"`
 
 	Node  *Node  `json:"node,omitempty"`
 	Group *Group `json:"group,omitempty"`

@@ -22,8 +22,10 @@ type Topic struct {
 	Config   topics.Config  `json:"config"`
 	Created  topics.Nanos   `json:"created"`
 	State    State          `json:"state"`
-	Revision uint64         `json:"revision"` // of Config, from 1
-	Synced   uint64         `json:"synced"`   // highest revision the data group is known to have
+	Revision uint64         `json:"revision"`        // of Config, from 1
+	Synced   uint64         `json:"synced"`          // highest revision the data group is known to have
+	Moves    uint64         `json:"moves,omitempty"` // that have been begun, ended or not
+	Move     *Move          `json:"move,omitempty"`  // the one under way
 }
 
 // Settled tells whether the data group is known to have what the catalogue says.

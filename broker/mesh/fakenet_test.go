@@ -101,7 +101,7 @@ func (l *fakeLink) run(from string, to *fakeNet) {
 		l.room.Broadcast()
 		slow := l.slow
 		l.mu.Unlock()
-		time.Sleep(slow)
+		<-time.After(slow)
 		to.handle(from, peer.ChannelMesh, bytes.Clone(c)) // as if it had been sent
 		l.mu.Lock()
 	}

@@ -112,7 +112,7 @@ func must(t testing.TB, err error) {
 
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(30 * time.Second); !ok(); <-time.After(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("not in time: %s", what)
 		}
@@ -187,7 +187,7 @@ func TestPublishReachesOtherNodes(t *testing.T) {
 			}
 		}
 	}
-	time.Sleep(20 * time.Millisecond)
+	<-time.After(20 * time.Millisecond)
 	for i, s := range subs {
 		if n, _, _ := s.Pending(); n != 0 {
 			t.Errorf("node %s got %d messages twice", name(i), n)

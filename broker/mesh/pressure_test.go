@@ -81,7 +81,7 @@ func TestPublisherIsHeldBackForAReceiverElsewhere(t *testing.T) {
 			t.Fatalf("cut off after %d bytes: %v", got, err)
 		}
 		got += n
-		time.Sleep(2 * time.Millisecond)
+		<-time.After(2 * time.Millisecond)
 	}
 	stop.Store(true)
 	go func() { _, _ = io.Copy(io.Discard, slow.r) }()

@@ -95,7 +95,7 @@ func TestQueueAndPlainOnceEach(t *testing.T) {
 		return p, q
 	}
 	eventually(t, "all is delivered", func() bool { p, q := sum(); return p >= 5*5*2*count && q >= 5*2*count })
-	time.Sleep(50 * time.Millisecond)
+	<-time.After(50 * time.Millisecond)
 	if p, q := sum(); p != 5*5*2*count || q != 5*2*count {
 		t.Errorf("plain %d, queues %d", p, q)
 	}
@@ -121,7 +121,7 @@ func TestQueueMembersComeAndGo(t *testing.T) {
 			must(t, pub.Publish("q", nil))
 			sent.Add(1)
 			if sent.Load()%100 == 0 {
-				time.Sleep(time.Millisecond)
+				<-time.After(time.Millisecond)
 			}
 		}
 		flush(t, pub)
@@ -131,7 +131,7 @@ func TestQueueMembersComeAndGo(t *testing.T) {
 		s, err := nc.QueueSubscribe("q", "w", func(*nats.Msg) { got.Add(1) })
 		must(t, err)
 		flush(t, nc)
-		time.Sleep(5 * time.Millisecond)
+		<-time.After(5 * time.Millisecond)
 		must(t, s.Drain())
 		eventually(t, "drained", func() bool { return !s.IsValid() })
 	}
@@ -139,7 +139,7 @@ func TestQueueMembersComeAndGo(t *testing.T) {
 	<-done
 	eventually(t, "nothing more comes", func() bool {
 		n := got.Load()
-		time.Sleep(50 * time.Millisecond)
+		<-time.After(50 * time.Millisecond)
 		return n == got.Load()
 	})
 	lost := sent.Load() - got.Load()

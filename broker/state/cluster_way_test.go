@@ -172,7 +172,7 @@ func TestLimitsHoldAcrossGroups(t *testing.T) {
 			return true, ""
 		}
 		stored++
-		time.Sleep(usageFresh / 2)
+		<-time.After(usageFresh / 2)
 		return false, a
 	})
 	if stored < 7 || stored > 12 {
@@ -187,7 +187,7 @@ func TestLimitsHoldAcrossGroups(t *testing.T) {
 			return true, ""
 		}
 		made++
-		time.Sleep(usageFresh + usageFresh/2)
+		<-time.After(usageFresh + usageFresh/2)
 		return false, ""
 	})
 	if made != 3 {

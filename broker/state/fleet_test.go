@@ -191,7 +191,7 @@ func (f *fleet) names() []string {
 func (f *fleet) wait(what string, cond func() (bool, string)) {
 	f.Helper()
 	last := ""
-	for end := time.Now().Add(40 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(40 * time.Second); time.Now().Before(end); <-time.After(10 * time.Millisecond) {
 		ok, why := cond()
 		if ok {
 			return

@@ -35,7 +35,7 @@ func BenchmarkForward(b *testing.B) {
 			}
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "msg/s")
 			b.StopTimer()
-			time.Sleep(10 * time.Millisecond)
+			<-time.After(10 * time.Millisecond)
 		})
 	}
 }

@@ -35,6 +35,7 @@ type cluster struct {
 	control     control      // of the cluster's goroutine
 	held        usageCache
 	pieces      pieces        // of messages that other nodes forward
+	returning   sync.Map      // pieceKey: what comes is sent back, until a mark
 	asking      chan struct{} // a slot for each Submit on its way to another node
 	why         atomic.Pointer[string]
 	metaOK      atomic.Bool // group 0 has been caught up once

@@ -2,6 +2,7 @@ package state
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"sync"
 	"sync/atomic"
@@ -15,8 +16,13 @@ import (
 // A message is captured where it enters the cluster, and proposed where its group is
 // led. Between the two it is in a parcel: a run of messages in the order in which
 // they were captured, sent over the group's channel. What nobody leads is held, for
-// a while; then its publishers hear that nobody takes it. A node that gets a parcel
-// and doesn't lead any more passes it on, once.
+// a while; then its publishers hear that nobody takes it.
+//
+// Order is kept when the lead moves. A node that gets a parcel and doesn't lead sends
+// it back, and all that follow it, until a mark comes. Whoever sent them sends that
+// mark before it turns to another node, or when something came back: its echo says
+// that all that was sent before has been taken or is here again. That goes first. A
+// node that doesn't echo soon is not waited for; what it sends back later is refused.
 //
 // Whether a parcel that was sent to a node which died has been proposed is not known:
 // its publishers hear nothing, as with any other loss of a leader.
@@ -25,7 +31,9 @@ const (
 	forwardBytesMax  = 4 << 20   // of a group, waiting here; publishers wait at this bound
 	forwardAheadMax  = 1 << 20   // given to the network and not sent yet
 	forwardHold      = 5 * time.Second
+	forwardEcho      = 250 * time.Millisecond // for the echo of a mark
 	forwardGroupsMax = 4096
+	forwardTriesMax  = 7 // a parcel is sent again so many times
 )
 
 // forwarder is the way of a group's messages to the node that leads it.
@@ -34,9 +42,14 @@ type forwarder struct {
 	g       *Group
 	wake    chan struct{} // holds one
 	pending atomic.Int64  // parcels here, with the one being sent
+	unsure  atomic.Bool   // sent isn't ""
+	echo    chan uint32   // numbers of marks, holds one
+	marks   uint32        // sent so far
 
 	mu      sync.Mutex
 	room    sync.Cond
+	sent    string    // who was sent parcels, and may send some back
+	back    []*parcel // sent back, in order: they go before the others
 	parcels []*parcel // the last one is open
 	bytes   int
 	runs    bool
@@ -44,17 +57,17 @@ type forwarder struct {
 }
 
 func newForwarder(c *cluster, g *Group) *forwarder {
-	f := &forwarder{c: c, g: g, wake: make(chan struct{}, 1)}
+	f := &forwarder{c: c, g: g, wake: make(chan struct{}, 1), echo: make(chan uint32, 1)}
 	f.room.L = &f.mu
 	return f
 }
 
 // idle tells whether nothing is on its way: what comes now can't overtake anything.
-func (f *forwarder) idle() bool { return f.pending.Load() == 0 }
+func (f *forwarder) idle() bool { return f.pending.Load() == 0 && !f.unsure.Load() }
 
 // settle waits until all has been sent.
 func (f *forwarder) settle(ctx context.Context) {
-	for !f.idle() && sleep(ctx, time.Millisecond) {
+	for f.pending.Load() != 0 && sleep(ctx, time.Millisecond) {
 	}
 }
 
@@ -86,7 +99,7 @@ func (f *forwarder) roomLocked() bool {
 // openLocked returns a parcel with room.
 func (f *forwarder) openLocked() *parcel {
 	if n := len(f.parcels); n > 0 {
-		if p := f.parcels[n-1]; len(p.data) < parcelBytes && !p.passedOn {
+		if p := f.parcels[n-1]; len(p.data) < parcelBytes {
 			return p
 		}
 	}
@@ -96,14 +109,17 @@ func (f *forwarder) openLocked() *parcel {
 	return p
 }
 
-// pass takes a parcel that another node sent in vain.
-func (f *forwarder) pass(data []byte) {
+// returned takes a parcel that was sent in vain. What comes from a node that others
+// have been sent to since would come too late.
+func (f *forwarder) returned(from string, data []byte, tries byte) {
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	if !f.roomLocked() {
+	if f.sent != from || f.closed || tries >= forwardTriesMax {
+		f.mu.Unlock()
+		f.c.refuse(data)
 		return
 	}
-	f.parcels = append(f.parcels, &parcel{data: data, since: time.Now(), passedOn: true})
+	defer f.mu.Unlock()
+	f.back = append(f.back, &parcel{data: data, since: time.Now(), tries: tries + 1})
 	f.pending.Add(1)
 	f.bytes += len(data)
 	f.startLocked()
@@ -139,15 +155,10 @@ func (f *forwarder) run() {
 			return
 		}
 		for {
-			f.mu.Lock()
-			if len(f.parcels) == 0 {
-				f.mu.Unlock()
+			p := f.next()
+			if p == nil {
 				break
 			}
-			p := f.parcels[0]
-			f.parcels[0] = nil
-			f.parcels = f.parcels[1:]
-			f.mu.Unlock()
 			f.deliver(ctx, p)
 			f.pending.Add(-1)
 			f.mu.Lock()
@@ -161,17 +172,43 @@ func (f *forwarder) run() {
 	}
 }
 
+// next takes the parcel that goes next, nil if there is none.
+func (f *forwarder) next() *parcel {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	from := &f.parcels
+	if len(f.back) > 0 {
+		from = &f.back
+	}
+	if len(*from) == 0 {
+		return nil
+	}
+	p := (*from)[0]
+	(*from)[0] = nil
+	*from = (*from)[1:]
+	return p
+}
+
 // deliver gives a parcel to whoever leads, or has its publishers told that nobody
-// does.
+// does. What has come back meanwhile goes first.
 func (f *forwarder) deliver(ctx context.Context, p *parcel) {
 	for ctx.Err() == nil {
-		switch leader := f.g.Leader(); leader {
+		leader := f.g.Leader()
+		if f.turn(ctx, leader) {
+			f.putBack(p)
+			return
+		}
+		switch leader {
 		case f.c.me:
 			if f.g.captureParcel(p.data) {
 				return
 			}
 		case "":
 		default:
+			if p.tries > 0 { // it may lead by now, or not be able to yet
+				f.c.pause(ctx, min(10*time.Millisecond<<p.tries, time.Second))
+			}
+			f.toldTo(leader)
 			if err := f.send(ctx, leader, p); err == nil {
 				return
 			} else if !errors.Is(err, peer.ErrNoPeer) {
@@ -186,7 +223,82 @@ func (f *forwarder) deliver(ctx context.Context, p *parcel) {
 	}
 }
 
-// send sends a parcel in pieces.
+// putBack puts a parcel before all that wait here, and behind what has come back.
+func (f *forwarder) putBack(p *parcel) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.pending.Add(1)
+	f.bytes += len(p.data)
+	if p.tries > 0 {
+		f.back = append([]*parcel{p}, f.back...) // it had been sent before those
+		return
+	}
+	f.parcels = append([]*parcel{p}, f.parcels...)
+}
+
+func (f *forwarder) toldTo(leader string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.sent = leader
+	f.unsure.Store(true)
+}
+
+// turn makes sure, before anything is sent to another node than before, or once
+// something has come back, that all that was sent has been taken or is back. It
+// tells whether anything is.
+func (f *forwarder) turn(ctx context.Context, leader string) bool {
+	f.mu.Lock()
+	sent, back := f.sent, len(f.back)
+	f.mu.Unlock()
+	if sent == "" || leader == "" || sent == leader && back == 0 {
+		return false
+	}
+	f.marks++
+	mark := binary.LittleEndian.AppendUint32([]byte{chunkMark}, f.marks)
+	if f.c.net.Send(sent, peer.ChannelGroup0+peer.Channel(f.g.id), mark) == nil {
+		f.awaitEcho(ctx, sent)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.sent = ""
+	f.unsure.Store(false)
+	return len(f.back) > 0
+}
+
+// awaitEcho waits for the echo of the last mark, as long as there is any hope.
+func (f *forwarder) awaitEcho(ctx context.Context, from string) {
+	late := time.After(forwardEcho)
+	for {
+		select {
+		case n := <-f.echo:
+			if n == f.marks {
+				return
+			}
+		case <-late:
+			return
+		case <-ctx.Done():
+			return
+		case <-time.After(20 * time.Millisecond):
+			if _, ok := f.c.net.Peer(from); !ok {
+				return
+			}
+		}
+	}
+}
+
+// echoed takes an echo.
+func (f *forwarder) echoed(n uint32) {
+	select {
+	case <-f.echo: // of a mark that nobody waits for
+	default:
+	}
+	select {
+	case f.echo <- n:
+	default:
+	}
+}
+
+// send sends a parcel.
 func (f *forwarder) send(ctx context.Context, to string, p *parcel) error {
 	channel := peer.ChannelGroup0 + peer.Channel(f.g.id)
 	if f.c.net.Queued(to, channel) >= forwardAheadMax {
@@ -196,17 +308,19 @@ func (f *forwarder) send(ctx context.Context, to string, p *parcel) error {
 			return peer.ErrNoPeer // nothing was sent: it may have another leader by now
 		}
 	}
-	flags := byte(chunkFirst)
-	if p.passedOn {
-		flags |= chunkPassedOn
-	}
-	for rest := p.data; ; {
+	return f.c.sendPieces(to, channel, p.tries<<chunkTries, p.data)
+}
+
+// sendPieces sends a parcel in pieces that bear some flags.
+func (c *cluster) sendPieces(to string, channel peer.Channel, flags byte, data []byte) error {
+	flags |= chunkFirst
+	for rest := data; ; {
 		n := min(len(rest), peer.ChunkBytesMax-1)
 		if n == len(rest) {
 			flags |= chunkLast
 		}
 		chunk := append(append(make([]byte, 0, n+1), flags), rest[:n]...)
-		if err := f.c.net.Send(to, channel, chunk); err != nil {
+		if err := c.net.Send(to, channel, chunk); err != nil {
 			if flags&chunkFirst == 0 {
 				return errPartly
 			}
@@ -255,20 +369,39 @@ func (c *cluster) refuse(data []byte) {
 	}
 }
 
-// answerForward takes what another node forwarded. It is called for one chunk of a
-// node and a group at a time, and blocks while the group is full: then that node's
-// credit runs out, and its publishers wait.
+// answerForward takes what another node forwarded, or sends back. It is called for
+// one chunk of a node and a group at a time, and blocks while the group is full: then
+// that node's credit runs out, and its publishers wait.
 func (c *cluster) answerForward(from string, channel peer.Channel, chunk []byte) {
-	data, flags, whole := c.pieces.add(pieceKey{from, channel}, chunk)
+	g := c.s.groups.get(c.s, topics.GroupID(channel-peer.ChannelGroup0))
+	if len(chunk) == 5 && chunk[0]&(chunkMark|chunkEcho) != 0 {
+		n := binary.LittleEndian.Uint32(chunk[1:])
+		if chunk[0] == chunkEcho {
+			g.forward.echoed(n)
+			return
+		}
+		c.returning.Delete(pieceKey{from: from, channel: channel})
+		_ = c.net.Send(from, channel, binary.LittleEndian.AppendUint32([]byte{chunkEcho}, n))
+		return
+	}
+	if len(chunk) == 0 {
+		return
+	}
+	key := pieceKey{from, channel, chunk[0]&chunkReturned != 0}
+	data, flags, whole := c.pieces.add(key, chunk)
 	if !whole {
 		return
 	}
-	g := c.s.groups.get(c.s, topics.GroupID(channel-peer.ChannelGroup0))
-	switch {
-	case g.captureParcel(data):
-	case flags&chunkPassedOn != 0:
+	tries := flags >> chunkTries
+	if key.returned {
+		g.forward.returned(from, data, tries)
+		return
+	}
+	if _, after := c.returning.Load(key); !after && g.captureParcel(data) {
+		return
+	}
+	c.returning.Store(key, true)
+	if c.sendPieces(from, channel, chunkReturned|tries<<chunkTries, data) != nil {
 		c.refuse(data)
-	default:
-		g.forward.pass(data)
 	}
 }

@@ -14,13 +14,18 @@ import (
 //	parcel   any number of: flags u8, account (unless it is that of the message before), topic u64,
 //	         subject, reply, header length u32, payload length u32, header, payload
 //	chunk    flags u8, a piece of a parcel
+//	mark     flags u8, number u32: its echo is sent when all before it has been dealt with
 const parcelMax = 80 << 20 // of what is put together from pieces
 
 // Flags of a chunk.
 const (
 	chunkFirst = 1 << iota // of a parcel
 	chunkLast
-	chunkPassedOn // the parcel comes from a node that thought it led
+	chunkReturned // the parcel goes back to where it was captured
+	chunkMark
+	chunkEcho
+
+	chunkTries = 5 // the bits from here on say how often the parcel has been sent before
 )
 
 // Flags of a message.
@@ -33,7 +38,7 @@ const (
 type parcel struct {
 	data     []byte
 	since    time.Time
-	passedOn bool
+	tries    byte           // how often it was sent before
 	account  *front.Account // of the last message
 	messages int
 }
@@ -126,8 +131,9 @@ type pieces struct {
 }
 
 type pieceKey struct {
-	from    string
-	channel peer.Channel
+	from     string
+	channel  peer.Channel
+	returned bool
 }
 
 // add puts a chunk to those before it and returns the parcel once it is whole.

@@ -29,7 +29,7 @@ func TestParcelsComeBackAsTheyWere(t *testing.T) {
 
 func TestPiecesArePutTogether(t *testing.T) {
 	var p pieces
-	k, other := pieceKey{"a", peer.ChannelGroup0}, pieceKey{"b", peer.ChannelGroup0}
+	k, other := pieceKey{from: "a", channel: peer.ChannelGroup0}, pieceKey{from: "b", channel: peer.ChannelGroup0}
 	add := func(k pieceKey, flags byte, s string) string {
 		data, _, whole := p.add(k, append([]byte{flags}, s...))
 		if !whole {

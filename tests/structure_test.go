@@ -25,8 +25,9 @@ var arrows = map[string][]string{
 	"broker":      {"operators", "replication", "topics"},
 	"client":      {},
 	"cmd/brokerd": {"broker"},
-	// The CLI is a client; its demo runs an embedded broker.
-	"cmd/pubsub": {"broker", "client"},
+	// The CLI is a client; its demo runs an embedded broker, and it checks and tries
+	// operators' files by itself.
+	"cmd/pubsub": {"broker", "client", "operators", "topics"},
 	"tests":      {"broker", "client", "cmd/brokerd", "cmd/pubsub", "operators", "replication", "topics"},
 }
 

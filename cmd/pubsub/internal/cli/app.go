@@ -129,7 +129,7 @@ func (a *app) root() *cobra.Command {
 
 	root.AddCommand(a.pubCommand(), a.subCommand(), a.requestCommand(), a.replyCommand(),
 		a.advertiseCommand(), a.discoverCommand(), a.topicCommand(), a.consumerCommand(),
-		a.clusterCommand(), a.benchCommand(), a.contextCommand(), a.completionCommand(root), a.demoCommand())
+		a.clusterCommand(), a.operatorCommand(), a.benchCommand(), a.contextCommand(), a.completionCommand(root), a.demoCommand())
 	root.SetHelpCommand(&cobra.Command{Use: "help [COMMAND]", Short: "Help about a command", RunE: func(cmd *cobra.Command, args []string) error {
 		target, rest, err := root.Find(args)
 		if err != nil || target == nil {

@@ -34,6 +34,7 @@ const (
 	RecordProducer                             // no topic; broker/state: a producer of guarded entries, and its epoch
 	RecordGuard                                // no topic; AppendGuard: the next records, publishes and steps, stand or fall together, once
 	RecordStep                                 // no topic; behind a guard: the head of an operator's step, which only operators read
+	RecordTopicMove                            // broker/state: number, pass, step, what the step of topics/store has
 )
 
 // ConsumerRecordHeader is how many bytes AppendConsumerRecord adds.

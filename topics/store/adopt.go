@@ -132,6 +132,7 @@ func (t *Topic) become(n *Topic) {
 	t.runs, t.refs, t.dead, t.subjects = n.runs, n.refs, n.dead, n.subjects
 	t.dedupe, t.expiries, t.members, t.sources = n.dedupe, n.expiries, n.members, n.sources
 	t.gone, t.dirty, t.marking, t.grew, t.summary = false, false, false, false, 0
+	t.move, t.arrived, t.fromFile = n.move, false, n.fromFile
 	t.removed(1, topics.Sequence(last)) // whoever has counted counts again
 	t.forgetAllMatches()
 }

@@ -47,8 +47,9 @@ func (s *Store) PublishAtomic(batch []Batched) ([]topics.PublishResult, *topics.
 		results[i] = s.Publish(batch[i].Offset, batch[i].Publish)
 		if f := results[i].Fault; f != nil {
 			// Some of the batch is stored: only a disk that no longer gives what it
-			// gave a moment ago leads here.
-			panic("store: a checked batch was refused: " + f.Error())
+			// gave a moment ago leads here, and that damage has been reported.
+			s.o.Log.Error("a checked batch was refused halfway", "topic", t.id, "stored", i, "of", len(batch), "fault", f.Text)
+			return nil, f
 		}
 	}
 	return results, nil

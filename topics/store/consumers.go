@@ -292,7 +292,7 @@ func (s *Store) InMemory(f func(id topics.TopicID, name string)) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	for id, t := range s.topics {
-		if t.members == nil {
+		if t.members == nil || t.hidden() {
 			continue
 		}
 		for name, m := range t.members.byName {

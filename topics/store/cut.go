@@ -104,6 +104,9 @@ func (s *Store) takeCut(msgs []cutMessage, compact bool) (*cut, error) {
 }
 
 func (c *cut) takeTopic(t *Topic) (topicCut, error) {
+	if t.arrived && t.fromFile == 0 {
+		t.fromFile = t.s.flusher.next
+	}
 	tc := topicCut{t: t, changed: true, record: t.record(), from: len(c.msgs), last: t.last}
 	if t.refs.n > 0 {
 		for seq := t.dead.nextLive(max(t.saved+1, t.refs.first, t.first)); seq <= t.last; seq = t.dead.nextLive(seq + 1) {

@@ -70,6 +70,34 @@ func (d *deadSet) add(seq topics.Sequence) {
 	d.total++
 }
 
+// addRange makes the sequences from first to last dead, none of which is yet. It takes
+// a time in proportion to the blocks they are in.
+func (d *deadSet) addRange(first, last topics.Sequence) {
+	d.cover(uint64(first) >> blockBits)
+	d.cover(uint64(last) >> blockBits)
+	for first <= last {
+		bn := uint64(first) >> blockBits
+		end := min(last, topics.Sequence(bn<<blockBits+blockSize-1))
+		b := &d.blocks[bn-d.base]
+		n := uint64(end-first) + 1
+		if uint64(b.n)+n == blockSize {
+			b.bits = nil
+		} else {
+			if b.bits == nil {
+				b.bits = new([blockSize / 64]uint64)
+			}
+			for seq := first; seq <= end; seq++ {
+				b.bits[uint64(seq)%blockSize/64] |= 1 << (seq % 64)
+			}
+		}
+		b.n += uint16(n)
+		b.dirty = true
+		d.groups[(bn-d.base)>>groupBits] += uint32(n)
+		d.total += n
+		first = end + 1
+	}
+}
+
 // cover makes room for block bn.
 func (d *deadSet) cover(bn uint64) {
 	if len(d.blocks) == 0 {
@@ -81,11 +109,11 @@ func (d *deadSet) cover(bn uint64) {
 		d.groups = append(make([]uint32, (d.base-low)>>groupBits), d.groups...)
 		d.base = low
 	}
-	for uint64(len(d.blocks)) <= bn-d.base {
-		d.blocks = append(d.blocks, deadBlock{})
+	if n := int(bn-d.base) + 1 - len(d.blocks); n > 0 {
+		d.blocks = append(d.blocks, make([]deadBlock, n)...)
 	}
-	for uint64(len(d.groups)) <= (bn-d.base)>>groupBits {
-		d.groups = append(d.groups, 0)
+	if n := int((bn-d.base)>>groupBits) + 1 - len(d.groups); n > 0 {
+		d.groups = append(d.groups, make([]uint32, n)...)
 	}
 }
 

@@ -41,6 +41,17 @@ func (t *Topic) remember(id string, seq topics.Sequence, at topics.Nanos) {
 	t.dedupe.add(seenID{id: id, seq: seq, time: at})
 }
 
+// forget drops the oldest id.
+func (d *dedupe) forget() {
+	e := &d.queue[d.head]
+	if d.seqs[e.id] == e.seq {
+		delete(d.seqs, e.id)
+	}
+	*e = seenID{}
+	d.head++
+	d.gone++
+}
+
 func newDedupe() *dedupe { return &dedupe{seqs: make(map[string]topics.Sequence)} }
 
 func (d *dedupe) add(e seenID) {
@@ -59,12 +70,7 @@ func (t *Topic) forgetIDs() {
 		if t.s.now-e.time < topics.Nanos(t.cfg.Duplicates) {
 			break
 		}
-		if d.seqs[e.id] == e.seq {
-			delete(d.seqs, e.id)
-		}
-		*e = seenID{}
-		d.head++
-		d.gone++
+		d.forget()
 		t.touch()
 	}
 	if d.head > len(d.queue)/2 && d.head > 64 || d.head == len(d.queue) {

@@ -139,12 +139,12 @@ func (s *Store) evict() {
 
 // forgetRefs drops the refs into slots below until.
 func (t *Topic) forgetRefs(until uint64) {
-	seq := t.refs.first
-	end := seq + topics.Sequence(t.refs.n)
-	for ; seq < end && seq <= t.saved; seq++ {
+	seq := t.dead.nextLive(t.refs.first)
+	end := t.refs.first + topics.Sequence(t.refs.n)
+	for ; seq < end && seq <= t.saved; seq = t.dead.nextLive(seq + 1) {
 		r, _ := t.refs.at(seq)
 		// The difference of slot numbers modulo 2^32 says which is older, also for the
-		// refs of dead messages into slots that went long ago.
+		// refs of what went long ago.
 		if r != 0 && int32(uint32(r>>32)-uint32(until)) >= 0 {
 			break
 		}

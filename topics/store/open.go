@@ -184,6 +184,7 @@ func (s *Store) loadTopics(db *stateDB, tx *bolt.Tx) error {
 		t.messages, t.bytes, t.first, t.last = r.messages, r.bytes, r.first, r.last
 		t.firstTime, t.lastTime, t.lastMsgID = r.firstTime, r.lastTime, r.lastMsgID
 		t.saved, t.sources = r.last, r.sources
+		t.move, t.fromFile = r.move, r.fromFile
 		if r.lastConsumer > 0 {
 			t.members = newConsumers()
 			t.members.lastID = r.lastConsumer
@@ -309,6 +310,9 @@ func (s *Store) loadRuns() {
 					f.keep = true
 				}
 				continue
+			}
+			if f.Number() < t.fromFile {
+				continue // of an earlier stay in this group
 			}
 			r := run{file: f, i: int32(i), first: in.First, last: in.Last}
 			if live := t.liveIn(&r); live > 0 {

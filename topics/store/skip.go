@@ -6,19 +6,24 @@ import "github.com/heraldmq/herald/topics"
 // sequences, and the origin no longer has them all. What is not ahead changes
 // nothing.
 func (s *Store) SkipTo(id topics.TopicID, last topics.Sequence) {
-	t := s.find(id)
-	if t == nil || last <= t.last {
+	if t := s.find(id); t != nil {
+		t.skipTo(last)
+	}
+}
+
+// skipTo takes a time that hardly depends on how far it is: whole blocks of the dead
+// set cost nothing but their entry, and the references to the tail are left out.
+func (t *Topic) skipTo(last topics.Sequence) {
+	if last <= t.last {
 		return
 	}
+	t.touch()
 	if t.messages == 0 {
 		t.last, t.first = last, last+1
 		t.dead.trim(t.first)
-		t.touch()
 		return
 	}
-	at := t.lastTime // what comes next may be older than this entry
-	for t.last < last {
-		t.skip()
-	}
-	t.lastTime = at
+	t.dead.addRange(t.last+1, last)
+	t.refs.skip(last)
+	t.last = last
 }

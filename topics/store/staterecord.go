@@ -29,13 +29,15 @@ type topicRecord struct {
 	idsEnd       uint64 // ordinals from here on were not given yet
 	consumers    uint64 // how many there are
 	sources      map[string]sourced
+	move         move
+	fromFile     uint64 // runs of files with lower numbers are not the topic's; 0: all are
 }
 
 func (t *Topic) record() topicRecord {
 	r := topicRecord{
 		account: t.account, created: t.created, cfg: t.cfg, messages: t.messages, bytes: t.bytes,
 		first: t.first, last: t.last, firstTime: t.firstTime, lastTime: t.lastTime, lastMsgID: t.lastMsgID,
-		sources: maps.Clone(t.sources),
+		sources: maps.Clone(t.sources), move: t.move, fromFile: t.fromFile,
 	}
 	if t.members != nil {
 		r.lastConsumer, r.consumers = t.members.lastID, uint64(len(t.members.byID))
@@ -46,11 +48,12 @@ func (t *Topic) record() topicRecord {
 	return r
 }
 
-// A record of version 2 ends with the topic's sources; topics without any are
-// written in version 1.
+// A record of version 2 ends with the topic's sources, one of version 3 with those and
+// with its moves; topics without any are written in version 1.
 const (
 	topicRecordVersion = 1
 	topicRecordSources = 2
+	topicRecordMoves   = 3
 )
 
 func (r *topicRecord) append(dst []byte) ([]byte, error) {
@@ -58,9 +61,13 @@ func (r *topicRecord) append(dst []byte) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode the config of topic %s: %w", r.cfg.Name, err)
 	}
-	if len(r.sources) > 0 {
+	moved := r.move != move{} || r.fromFile != 0
+	switch {
+	case moved:
+		dst = append(dst, topicRecordMoves)
+	case len(r.sources) > 0:
 		dst = append(dst, topicRecordSources)
-	} else {
+	default:
 		dst = append(dst, topicRecordVersion)
 	}
 	for _, v := range []uint64{
@@ -72,7 +79,7 @@ func (r *topicRecord) append(dst []byte) ([]byte, error) {
 	for _, s := range []string{r.account, r.lastMsgID, string(cfg)} {
 		dst = appendText(dst, s)
 	}
-	if len(r.sources) == 0 {
+	if len(r.sources) == 0 && !moved {
 		return dst, nil
 	}
 	dst = binary.AppendUvarint(dst, uint64(len(r.sources)))
@@ -81,6 +88,11 @@ func (r *topicRecord) append(dst []byte) ([]byte, error) {
 		dst = appendText(dst, key)
 		dst = binary.AppendUvarint(dst, uint64(s.seq))
 		dst = binary.AppendUvarint(dst, uint64(s.at))
+	}
+	if moved {
+		for _, v := range []uint64{uint64(r.move.phase), r.move.number, r.move.pass, r.move.done, r.fromFile} {
+			dst = binary.AppendUvarint(dst, v)
+		}
 	}
 	return dst, nil
 }
@@ -117,7 +129,7 @@ func (r *reader) text() string {
 }
 
 func decodeTopicRecord(b []byte) (r topicRecord, ok bool) {
-	if len(b) == 0 || b[0] != topicRecordVersion && b[0] != topicRecordSources {
+	if len(b) == 0 || b[0] < topicRecordVersion || b[0] > topicRecordMoves {
 		return r, false
 	}
 	version := b[0]
@@ -130,12 +142,19 @@ func decodeTopicRecord(b []byte) (r topicRecord, ok bool) {
 	r.idsEnd, r.consumers = in.uvarint(), in.uvarint()
 	r.account, r.lastMsgID = in.text(), in.text()
 	cfg := in.text()
-	if version == topicRecordSources {
-		r.sources = make(map[string]sourced)
-		for n := in.uvarint(); n > 0 && in.ok; n-- {
+	if version >= topicRecordSources {
+		n := in.uvarint()
+		if n > 0 {
+			r.sources = make(map[string]sourced)
+		}
+		for ; n > 0 && in.ok; n-- {
 			key := in.text()
 			r.sources[key] = sourced{topics.Sequence(in.uvarint()), topics.Nanos(in.uvarint())}
 		}
+	}
+	if version == topicRecordMoves {
+		r.move = move{phase: uint8(in.uvarint()), number: in.uvarint(), pass: in.uvarint(), done: in.uvarint()}
+		r.fromFile = in.uvarint()
 	}
 	r.cfg = new(topics.Config)
 	ok = in.ok && len(in.b) == 0 && json.Unmarshal([]byte(cfg), r.cfg) == nil && r.first <= r.last+1

@@ -15,7 +15,9 @@ func (s *Store) States(f func(t *Topic, cfg *topics.Config, st topics.State)) {
 	s.mu.RLock()
 	all := make([]*Topic, 0, len(s.topics))
 	for _, t := range s.topics {
-		all = append(all, t)
+		if !t.hidden() {
+			all = append(all, t)
+		}
 	}
 	s.mu.RUnlock()
 	for some := range slices.Chunk(all, statesAtOnce) {

@@ -201,7 +201,7 @@ func (s *Store) CreateTopic(id topics.TopicID, account string, cfg topics.Config
 // UpdateTopic gives a topic another config; lower limits trim at once.
 func (s *Store) UpdateTopic(id topics.TopicID, cfg topics.Config) error {
 	t := s.topics[id]
-	if t == nil {
+	if t == nil || t.hidden() {
 		return ErrUnknownTopic
 	}
 	before := t.cfg.Retention
@@ -242,9 +242,10 @@ func (s *Store) find(id topics.TopicID) *Topic {
 		return *recent
 	}
 	t := s.topics[id]
-	if t != nil {
-		*recent = t
+	if t == nil || t.hidden() {
+		return nil
 	}
+	*recent = t
 	return t
 }
 
@@ -252,7 +253,10 @@ func (s *Store) find(id topics.TopicID) *Topic {
 func (s *Store) Topic(id topics.TopicID) *Topic {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.topics[id]
+	if t := s.topics[id]; t != nil && !t.hidden() {
+		return t
+	}
+	return nil
 }
 
 // Damaged returns the topics whose state could not be read when the store was
@@ -270,7 +274,9 @@ func (s *Store) Topics(f func(*Topic) bool) {
 	s.mu.RLock()
 	all := make([]*Topic, 0, len(s.topics))
 	for _, t := range s.topics {
-		all = append(all, t)
+		if !t.hidden() {
+			all = append(all, t)
+		}
 	}
 	s.mu.RUnlock()
 	for _, t := range all {

@@ -119,8 +119,33 @@ func (r *refRing) push(seq topics.Sequence, at ref, sub uint32) {
 	r.n++
 }
 
-func (r *refRing) grow() {
-	size := max(4, 2*len(r.refs))
+// skip passes over the sequences up to seq: nothing is kept of them. Where the ring has
+// to grow for it, they cost no time, and no memory that is touched.
+func (r *refRing) skip(seq topics.Sequence) {
+	if r.n == 0 {
+		return
+	}
+	next := r.first + topics.Sequence(r.n)
+	n := r.n + int(seq+1-next)
+	if n > len(r.refs) {
+		size := max(4, 2*len(r.refs))
+		for size < n {
+			size *= 2
+		}
+		r.growTo(size)
+	} else {
+		for ; next <= seq; next++ {
+			i := uint64(next) & uint64(len(r.refs)-1)
+			r.refs[i], r.subs[i] = 0, 0
+		}
+	}
+	r.n = n
+}
+
+func (r *refRing) grow() { r.growTo(max(4, 2*len(r.refs))) }
+
+// growTo makes the ring one of size, a power of two.
+func (r *refRing) growTo(size int) {
 	refs, subs := make([]ref, size), make([]uint32, size)
 	for i := range uint64(r.n) {
 		from, to := (uint64(r.first)+i)&uint64(len(r.refs)-1), (uint64(r.first)+i)&uint64(size-1)

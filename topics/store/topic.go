@@ -40,6 +40,9 @@ type Topic struct {
 	marking   bool   // in s.marks.touched
 	summary   uint64 // at the last marker, 0 if it was not there
 	checked   bool   // what is published has passed the checks, as part of a batch
+	move      move
+	arrived   bool   // it came by a move: runs of files before fromFile are not its own
+	fromFile  uint64 // 0 until something of it has been flushed
 
 	matchMu  sync.Mutex // taken with s.mu held either way
 	matchers []*matcher

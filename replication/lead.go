@@ -16,7 +16,6 @@ type leadership struct {
 
 	term      uint64 // in which this node leads
 	elections uint64 // how often it began to
-
 }
 
 // watch follows raft's leadership. Every change must be taken at once: raft's main
@@ -44,6 +43,9 @@ func (g *Group) watch() {
 		case <-poll.C:
 			if term := g.raft.CurrentTerm(); g.inOffice(term) {
 				poll.Stop()
+				if g.committer != nil {
+					g.committer.Committed(g.raft.CommitIndex()) // of what begins its term
+				}
 				g.tell(true, term)
 			}
 		case <-g.stop:

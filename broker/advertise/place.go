@@ -173,8 +173,10 @@ func (s *Service) carryOutHere(ctx context.Context, r request) (c carriedOut) {
 		about = answer.Advertisement
 	}
 	if about != nil && r.client != 0 {
-		c.Held = &held{Account: r.account, Owner: about.Owner.Key(), Name: about.Name, Client: r.client,
-			Not: r.verb == "WITHDRAW" || about.Lease.Mode != catalogue.LeaseConnection}
+		c.Held = &held{
+			Account: r.account, Owner: about.Owner.Key(), Name: about.Name, Client: r.client,
+			Not: r.verb == "WITHDRAW" || about.Lease.Mode != catalogue.LeaseConnection,
+		}
 	}
 	c.Reply = encode(answer)
 	return c

@@ -237,8 +237,10 @@ func TestRequestsGoToTheLeader(t *testing.T) {
 	}
 	info := r.ask("STREAM.INFO.S", "")
 	got, _ := json.Marshal(info["cluster"])
-	for _, want := range []string{`"leader":"a"`, `"name":"C"`, `"raft_group":"HERALD-1"`, `"leader_since"`,
-		`{"active":0,"current":false,"lag":3,"name":"b","peer":"b"}`, `"offline":true`} {
+	for _, want := range []string{
+		`"leader":"a"`, `"name":"C"`, `"raft_group":"HERALD-1"`, `"leader_since"`,
+		`{"active":0,"current":false,"lag":3,"name":"b","peer":"b"}`, `"offline":true`,
+	} {
 		if !strings.Contains(string(got), want) {
 			t.Errorf("cluster lacks %s: %s", want, got)
 		}

@@ -147,6 +147,7 @@ func TestGossip(t *testing.T) {
 		t.Error(late.Servers())
 	}
 }
+
 func TestReloadOfAccounts(t *testing.T) {
 	with := func(names ...string) func(o *front.Options) {
 		return func(o *front.Options) { o.Auth = accounts(names...) }

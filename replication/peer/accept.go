@@ -171,8 +171,10 @@ func (n *Network) admit(l *link) *handshake.Refusal {
 			if sameProcess {
 				return &handshake.Refusal{Code: handshake.Already, Remote: l.name, Text: "there is a connection"}
 			}
-			return &handshake.Refusal{Code: handshake.Duplicate, Remote: l.name,
-				Text: "another node with the name " + l.name + " is connected: give each node a server_name of its own"}
+			return &handshake.Refusal{
+				Code: handshake.Duplicate, Remote: l.name,
+				Text: "another node with the name " + l.name + " is connected: give each node a server_name of its own",
+			}
 		}
 		old.end(errSilent, false)
 	}

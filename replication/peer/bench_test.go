@@ -81,8 +81,10 @@ func BenchmarkAppend(b *testing.B) {
 					}
 				}()
 				for i := range b.N {
-					req := &raft.AppendEntriesRequest{Term: 1, Leader: []byte("a"), PrevLogEntry: uint64(i), PrevLogTerm: 1, LeaderCommitIndex: uint64(i),
-						Entries: []*raft.Log{{Index: uint64(i + 1), Term: 1, Data: data}}}
+					req := &raft.AppendEntriesRequest{
+						Term: 1, PrevLogEntry: uint64(i), PrevLogTerm: 1, LeaderCommitIndex: uint64(i),
+						Entries: []*raft.Log{{Index: uint64(i + 1), Term: 1, Data: data}},
+					}
 					if _, err := pipe.AppendEntries(req, new(raft.AppendEntriesResponse)); err != nil {
 						b.Fatal(err)
 					}

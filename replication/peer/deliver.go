@@ -61,7 +61,8 @@ func (n *Network) deliver(l *link, e raftwire.Envelope, command any) {
 		t.install(l, e, req)
 		return
 	}
-	a := answering{l, e.ID, make(chan raft.RPCResponse, 1)}
+	req, ok := command.(*raft.AppendEntriesRequest)
+	a := answering{l, e.ID, ok && isHeartbeat(req), make(chan raft.RPCResponse, 1)}
 	select {
 	case t.answers <- a:
 	default:
@@ -83,7 +84,7 @@ func (t *Transport) answer() {
 		case a := <-t.answers:
 			select {
 			case r := <-a.resp:
-				a.l.answerRPC(a.id, r)
+				a.l.answerRPC(a.id, r, a.beat)
 			case <-t.ctx.Done():
 				a.l.answerRaft(a.id, answerError, []byte("the replica is closed"))
 			}
@@ -93,7 +94,7 @@ func (t *Transport) answer() {
 	}
 }
 
-func (l *link) answerRPC(id uint64, r raft.RPCResponse) {
+func (l *link) answerRPC(id uint64, r raft.RPCResponse, beat bool) {
 	err := r.Error
 	var b []byte
 	if err == nil {
@@ -102,6 +103,10 @@ func (l *link) answerRPC(id uint64, r raft.RPCResponse) {
 	if err != nil {
 		status, text := answerOf(err)
 		l.answerRaft(id, status, text)
+		return
+	}
+	if beat {
+		l.answerRaft(id, answerOK, b) // those of other groups may join it
 		return
 	}
 	_ = l.sendNow(wire.Raft, 0, raftAnswerMessage(id, answerOK, b))

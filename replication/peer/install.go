@@ -106,7 +106,7 @@ func (t *Transport) install(l *link, e raftwire.Envelope, req *raft.InstallSnaps
 		if err != nil {
 			t.n.log.Warn("a snapshot can't be installed", "group", t.group, "from", l.name, "error", err)
 		}
-		l.answerRPC(e.ID, raft.RPCResponse{Response: resp, Error: err})
+		l.answerRPC(e.ID, raft.RPCResponse{Response: resp, Error: err}, false)
 	})
 }
 

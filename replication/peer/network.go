@@ -55,6 +55,9 @@ type Network struct {
 	complaints map[string]time.Time
 
 	events events
+
+	beatMu sync.Mutex
+	beat   chan struct{} // closed at the next beat; nil when nobody waits for it
 }
 
 // Open binds the address. Nobody is dialed or let in until Start. Without a secret
@@ -200,6 +203,24 @@ func (n *Network) link(name string) *link {
 		return l
 	}
 	return nil
+}
+
+// nextBeat returns what is closed at the next multiple of every since the network was
+// opened. Nothing ticks while nobody waits.
+func (n *Network) nextBeat(every time.Duration) <-chan struct{} {
+	n.beatMu.Lock()
+	defer n.beatMu.Unlock()
+	if n.beat == nil {
+		beat := make(chan struct{})
+		n.beat = beat
+		time.AfterFunc(every-n.uptime()%every, func() {
+			n.beatMu.Lock()
+			n.beat = nil
+			n.beatMu.Unlock()
+			close(beat)
+		})
+	}
+	return n.beat
 }
 
 func (n *Network) tick() {

@@ -15,21 +15,21 @@ const (
 	inFlightMax = 4
 	// quietFor is how long an empty AppendEntries that repeats what was acknowledged
 	// isn't sent.
-	quietFor = 500 * time.Millisecond
+	quietFor = 5 * time.Second
 )
 
 // pipeline sends AppendEntries without waiting for the answers.
 //
-// Between two entries raft sends an empty AppendEntries every 50 to 100 ms to each
+// Between two entries raft sends an empty AppendEntries every now and then to each
 // follower, which tells the commit index and nothing else. One that repeats what
 // this follower has acknowledged on this connection (term, previous entry, commit
-// index) is dropped, for at most half a second. That is safe because it is dropped,
+// index) is dropped, for at most five seconds. That is safe because it is dropped,
 // not answered: raft only hears of answers, so a dropped request doesn't count as
 // contact with the follower, keeps no lease, confirms no leadership to a reader
 // (VerifyLeader) and acknowledges no entry; it is as if the network were slow. What
 // keeps the lease and confirms leadership are the heartbeats, and those are always
-// sent. The half second, and any heartbeat that isn't answered with yes, see to it
-// that a leader that has been replaced still hears of the new term soon.
+// sent. They, and the five seconds, see to it that a leader that has been replaced still
+// hears of the new term soon.
 //
 // An RPC that fails isn't reported to raft as one that was answered (raft would count
 // it as contact): the pipeline breaks, raft hears of it when it sends next.
@@ -44,6 +44,10 @@ type pipeline struct {
 	mu      sync.Mutex
 	err     error
 	acked   acked
+	commit  uint64 // the highest commit index that was sent
+	owed    uint64 // a commit index it wasn't told of for want of the entry
+	header  raft.RPCHeader
+	leader  []byte
 	backlog []*appendFuture // answered and not reported; nil: reported at once
 }
 
@@ -54,16 +58,27 @@ type acked struct {
 	at                             time.Time
 }
 
+// ackedBy is what a follower has that said yes to a request.
+func ackedBy(args *raft.AppendEntriesRequest, doubts uint64, at time.Time) acked {
+	a := acked{term: args.Term, index: args.PrevLogEntry, indexTerm: args.PrevLogTerm, commit: args.LeaderCommitIndex, doubts: doubts, at: at}
+	if n := len(args.Entries); n > 0 {
+		a.index, a.indexTerm = args.Entries[n-1].Index, args.Entries[n-1].Term
+	}
+	return a
+}
+
 // AppendEntriesPipeline implements raft.Transport.
 func (t *Transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAddress) (raft.AppendPipeline, error) {
 	l := t.n.link(nodeOf(target))
 	if l == nil {
 		return nil, ErrNoPeer
 	}
-	return &pipeline{
+	p := &pipeline{
 		t: t, l: l, id: id, slots: make(chan struct{}, inFlightMax),
 		ready: make(chan raft.AppendFuture, 2*inFlightMax), broken: make(chan struct{}),
-	}, nil
+	}
+	t.commits.add(p)
+	return p, nil
 }
 
 // AppendEntries implements raft.AppendPipeline. It waits while inFlightMax are on
@@ -82,6 +97,9 @@ func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.App
 		return nil, raft.ErrTransportShutdown
 	}
 	shorten(args)
+	p.mu.Lock()
+	p.commit, p.header, p.leader = max(p.commit, args.LeaderCommitIndex), args.RPCHeader, args.Leader
+	p.mu.Unlock()
 	doubts := p.t.doubts.Load()
 	_, err := p.l.send(wire.Append, uint32(p.t.group), f.start.Add(appendTimeout),
 		func(rpc uint64) ([][]byte, error) { return raftwire.EncodeAppend(p.t.envelope(rpc, p.id), args), nil },
@@ -108,6 +126,13 @@ func (p *pipeline) saysNothing(args *raft.AppendEntriesRequest, now time.Time) b
 
 // answered is called with the answer, in the order of the requests.
 func (p *pipeline) answered(f *appendFuture, doubts uint64, status byte, body []byte, err error) {
+	if p.note(f, doubts, status, body, err) {
+		p.report(f)
+	}
+}
+
+// note takes note of an answer, and tells whether raft shall hear of it.
+func (p *pipeline) note(f *appendFuture, doubts uint64, status byte, body []byte, err error) bool {
 	if err == nil {
 		err = answerErr(p.l.name, status, body)
 	}
@@ -118,24 +143,22 @@ func (p *pipeline) answered(f *appendFuture, doubts uint64, status byte, body []
 	close(f.done)
 	if err != nil {
 		p.fail(err)
-		return
+		return false
 	}
 	p.mu.Lock()
 	if f.resp.Success && f.resp.Term <= f.args.Term {
-		a := acked{term: f.args.Term, index: f.args.PrevLogEntry, indexTerm: f.args.PrevLogTerm, commit: f.args.LeaderCommitIndex, doubts: doubts, at: f.start}
-		if n := len(f.args.Entries); n > 0 {
-			a.index, a.indexTerm = f.args.Entries[n-1].Index, f.args.Entries[n-1].Term
-		}
-		p.acked = a
+		p.acked = ackedBy(f.args, doubts, f.start)
 	} else {
 		p.acked = acked{}
 	}
 	broken := p.err != nil
+	owed := p.owed
+	late := owed > 0 && p.acked.index >= owed
 	p.mu.Unlock()
-	if broken {
-		return
+	if late {
+		p.tellCommit(owed)
 	}
-	p.report(f)
+	return !broken
 }
 
 // report hands an answer to raft. Raft takes it at once, as a rule; when it doesn't,
@@ -184,6 +207,7 @@ func (p *pipeline) reportBacklog() {
 }
 
 func (p *pipeline) fail(err error) {
+	p.t.commits.remove(p)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.err == nil {

@@ -41,9 +41,8 @@ const (
 // its files comes back with another id and can't vote for what the old one has seen.
 //
 // Heartbeats are handed to raft like any other RPC: the fast path of raft 1.8.0
-// changes the term behind the back of raft's main goroutine (its issue #695). Those
-// of all groups that are due together leave in one write, as does whatever else is
-// ready; they aren't held back for each other, because reads wait for them.
+// changes the term behind the back of raft's main goroutine (its issue #695). They wait
+// for each other, see Beat: no reader waits for them.
 //
 // AppendEntries for a peer that isn't connected waits up to 15 s for it instead of
 // failing: raft answers failures with pauses that grow to ten seconds, and would
@@ -55,6 +54,11 @@ type Transport struct {
 	// refuses the snapshot; the leader will try again. ctx ends with the connection
 	// and with Close. Set before raft is started; nil: none.
 	Prefetch func(ctx context.Context, from string, manifest []byte) error
+	// Beat, when it isn't zero, makes heartbeats wait for the next multiple of it, so
+	// that those of all groups to all peers leave together: what a quiet node costs is how
+	// often it wakes up. Notice is how long a follower may not know that an entry is
+	// committed, see Committed. Both are set before raft is started.
+	Beat, Notice time.Duration
 
 	n        *Network
 	group    topics.GroupID
@@ -67,8 +71,30 @@ type Transport struct {
 
 	installing atomic.Bool
 	// doubts counts the heartbeats that were answered otherwise than with yes.
-	doubts atomic.Uint64
-	quiet  atomic.Uint64 // empty appends that weren't sent
+	doubts  atomic.Uint64
+	quiet   atomic.Uint64 // empty appends that weren't sent
+	notices atomic.Uint64 // of commit indexes
+	commits commits
+}
+
+// commits is what a transport knows of the commit index.
+type commits struct {
+	mu        sync.Mutex // not held while a pipeline's is being waited for by its holder
+	index     uint64
+	since     uint64 // the index when the timer was set
+	armed     bool
+	timer     *time.Timer
+	pipelines []*pipeline
+	before    map[raft.ServerID]position // what followers acknowledged that have no pipeline yet
+}
+
+// position is what a follower has acknowledged.
+type position struct {
+	l      *link
+	acked  acked
+	commit uint64
+	header raft.RPCHeader
+	leader []byte
 }
 
 var (
@@ -81,6 +107,7 @@ var (
 type answering struct {
 	l    *link
 	id   uint64
+	beat bool // a heartbeat
 	resp chan raft.RPCResponse
 }
 
@@ -111,6 +138,7 @@ func (t *Transport) Close() error {
 	}
 	t.n.mu.Unlock()
 	t.cancel()
+	t.commits.stop()
 	t.work.Wait()
 	return nil
 }
@@ -197,15 +225,26 @@ func (t *Transport) toSelf(id string, args, resp any) error {
 	}
 }
 
+func isHeartbeat(args *raft.AppendEntriesRequest) bool {
+	return args.PrevLogEntry == 0 && args.PrevLogTerm == 0 && len(args.Entries) == 0 && args.LeaderCommitIndex == 0
+}
+
 // AppendEntries implements raft.Transport. args.Entries is cut short where it is
 // larger than one RPC should be; raft sends the rest next.
 func (t *Transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	kind, lane := wire.Append, uint32(t.group)
-	heartbeat := args.PrevLogEntry == 0 && args.PrevLogTerm == 0 && len(args.Entries) == 0 && args.LeaderCommitIndex == 0
+	heartbeat := isHeartbeat(args)
 	l := t.n.link(nodeOf(target))
 	switch {
 	case heartbeat:
 		kind, lane = wire.Raft, 0
+		if t.Beat > 0 && l != nil {
+			select {
+			case <-t.n.nextBeat(t.Beat):
+			case <-t.ctx.Done():
+				return raft.ErrTransportShutdown
+			}
+		}
 	case l == nil:
 		l = t.n.waitLink(t.ctx, nodeOf(target), reconnectFor)
 	}
@@ -213,11 +252,15 @@ func (t *Transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, a
 		return ErrNoPeer
 	}
 	shorten(args)
+	began := time.Now()
+	doubts := t.doubts.Load()
 	err := t.roundTrip(l, kind, lane, appendTimeout, resp, func(rpc uint64) ([][]byte, error) {
 		return raftwire.EncodeAppend(t.envelope(rpc, id), args), nil
 	})
 	if err == nil && (!resp.Success || resp.Term > args.Term) {
 		t.doubts.Add(1)
+	} else if err == nil && !heartbeat {
+		t.commits.remember(id, position{l, ackedBy(args, doubts, began), args.LeaderCommitIndex, args.RPCHeader, args.Leader})
 	}
 	return err
 }
@@ -289,7 +332,12 @@ func (l *link) send(kind wire.Kind, lane uint32, deadline time.Time, encode func
 	}
 	segments, err := encode(rpc)
 	if err == nil {
-		err = l.sendNow(kind, lane, newMessage(append([][]byte{{raftRequest}}, segments...)...))
+		m := newMessage(append([][]byte{{raftRequest}}, segments...)...)
+		if kind == wire.Raft {
+			err = l.out.push(kind, lane, m) // the heartbeats of other groups may join it
+		} else {
+			err = l.sendNow(kind, lane, m)
+		}
 	}
 	if err != nil && l.take(rpc) != nil {
 		return 0, err

@@ -136,8 +136,10 @@ func (v verdict) String() string {
 }
 
 func (v verdict) worse(o verdict) verdict {
-	return verdict{max(v.acked, o.acked), max(v.stored, o.stored), max(v.lost, o.lost), max(v.dup, o.dup), max(v.reorder, o.reorder),
-		max(v.phantom, o.phantom), max(v.damaged, o.damaged), max(v.unreadable, o.unreadable)}
+	return verdict{
+		max(v.acked, o.acked), max(v.stored, o.stored), max(v.lost, o.lost), max(v.dup, o.dup), max(v.reorder, o.reorder),
+		max(v.phantom, o.phantom), max(v.damaged, o.damaged), max(v.unreadable, o.unreadable),
+	}
 }
 
 // judge holds a reading against what the publishers were told.

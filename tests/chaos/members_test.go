@@ -171,8 +171,10 @@ func Test17Replicas(t *testing.T) {
 	for range pick(1, 5) {
 		for _, replicas := range []int{1, 3} {
 			w.progress(30 * time.Second)
-			cfg := map[string]any{"name": "T", "subjects": []string{"t.>"}, "retention": "limits", "storage": "file", "num_replicas": replicas,
-				"max_consumers": -1, "max_msgs": -1, "max_bytes": -1, "max_msg_size": -1, "discard": "old", "duplicate_window": 10 * time.Minute}
+			cfg := map[string]any{
+				"name": "T", "subjects": []string{"t.>"}, "retention": "limits", "storage": "file", "num_replicas": replicas,
+				"max_consumers": -1, "max_msgs": -1, "max_bytes": -1, "max_msg_size": -1, "discard": "old", "duplicate_window": 10 * time.Minute,
+			}
 			if err := w.ask(nc, 30*time.Second, "STREAM.UPDATE.T", cfg, nil); err != nil {
 				w.note("replicas to %d: %v", replicas, err)
 				w.figure("refused: %v", err)

@@ -59,8 +59,10 @@ type sent struct {
 // publish starts a publisher to some nodes, or all.
 func (w *world) publish(stream, name string, set func(*publisher), nodes ...*harness.Node) *publisher {
 	w.t.Helper()
-	p := &publisher{w: w, name: name, stream: stream, window: 16, every: 3 * time.Millisecond, size: 200, wait: 2 * time.Second,
-		stop: make(chan struct{}), refuse: map[string]int{}, lastOK: time.Now()}
+	p := &publisher{
+		w: w, name: name, stream: stream, window: 16, every: 3 * time.Millisecond, size: 200, wait: 2 * time.Second,
+		stop: make(chan struct{}), refuse: map[string]int{}, lastOK: time.Now(),
+	}
 	if set != nil {
 		set(p)
 	}

@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -26,14 +25,6 @@ import (
 
 // patience bounds every wait.
 const patience = 30 * time.Second
-
-// long skips a test that takes more time than CI has.
-func long(t *testing.T) {
-	t.Helper()
-	if os.Getenv("HERALD_LONG") == "" {
-		t.Skip("SKIPPED: takes long; set HERALD_LONG=1")
-	}
-}
 
 // world is a cluster under test.
 type world struct {

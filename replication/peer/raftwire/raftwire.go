@@ -68,7 +68,6 @@ func EncodeAppend(e Envelope, r *raft.AppendEntriesRequest) [][]byte {
 	}
 	b := appendHeader(e.append(make([]byte, 0, room)), r.RPCHeader)
 	b = wire.AppendUint(b, r.Term)
-	b = wire.AppendBytes(b, r.Leader)
 	for _, v := range []uint64{r.PrevLogEntry, r.PrevLogTerm, r.LeaderCommitIndex} {
 		b = wire.AppendUint(b, v)
 	}
@@ -102,7 +101,7 @@ func Encode(e Envelope, command any) ([]byte, error) {
 	switch r := command.(type) {
 	case *raft.RequestVoteRequest:
 		e.Type = Vote
-		b = wire.AppendBytes(wire.AppendUint(appendHeader(e.append(b), r.RPCHeader), r.Term), r.Candidate)
+		b = wire.AppendUint(appendHeader(e.append(b), r.RPCHeader), r.Term)
 		b = wire.AppendUint(wire.AppendUint(b, r.LastLogIndex), r.LastLogTerm)
 		return append(b, flag(r.LeadershipTransfer)), nil
 	case *raft.RequestPreVoteRequest:
@@ -144,7 +143,7 @@ func DecodeRequest(t Type, f *wire.Fields) (any, error) {
 		command = appendRequest(f)
 	case Vote:
 		command = &raft.RequestVoteRequest{
-			RPCHeader: header(f), Term: f.Uint(), Candidate: f.Bytes(),
+			RPCHeader: header(f), Term: f.Uint(),
 			LastLogIndex: f.Uint(), LastLogTerm: f.Uint(), LeadershipTransfer: f.Byte() == 1,
 		}
 	case PreVote:
@@ -165,7 +164,7 @@ func DecodeRequest(t Type, f *wire.Fields) (any, error) {
 
 func appendRequest(f *wire.Fields) *raft.AppendEntriesRequest {
 	r := &raft.AppendEntriesRequest{
-		RPCHeader: header(f), Term: f.Uint(), Leader: f.Bytes(),
+		RPCHeader: header(f), Term: f.Uint(),
 		PrevLogEntry: f.Uint(), PrevLogTerm: f.Uint(), LeaderCommitIndex: f.Uint(),
 	}
 	n := int(f.Uint32())

@@ -14,12 +14,12 @@ var head = raft.RPCHeader{ProtocolVersion: 3, ID: []byte("a/1"), Addr: []byte("a
 
 func requests() map[Type]any {
 	return map[Type]any{
-		Append: &raft.AppendEntriesRequest{RPCHeader: head, Term: 3, Leader: []byte("a"), PrevLogEntry: 7, PrevLogTerm: 2, LeaderCommitIndex: 6, Entries: []*raft.Log{
+		Append: &raft.AppendEntriesRequest{RPCHeader: head, Term: 3, PrevLogEntry: 7, PrevLogTerm: 2, LeaderCommitIndex: 6, Entries: []*raft.Log{
 			{Index: 8, Term: 3, Type: raft.LogCommand, Data: []byte("small"), Extensions: []byte("x")},
 			{Index: 9, Term: 3, Type: raft.LogCommand, Data: bytes.Repeat([]byte("large"), 10_000), AppendedAt: time.Unix(5, 6)},
 			{Index: 10, Term: 3, Type: raft.LogNoop},
 		}},
-		Vote:       &raft.RequestVoteRequest{RPCHeader: head, Term: 3, Candidate: []byte("a"), LastLogIndex: 4, LastLogTerm: 2, LeadershipTransfer: true},
+		Vote:       &raft.RequestVoteRequest{RPCHeader: head, Term: 3, LastLogIndex: 4, LastLogTerm: 2, LeadershipTransfer: true},
 		PreVote:    &raft.RequestPreVoteRequest{RPCHeader: head, Term: 3, LastLogIndex: 4, LastLogTerm: 2},
 		TimeoutNow: &raft.TimeoutNowRequest{RPCHeader: head},
 		Install:    &raft.InstallSnapshotRequest{RPCHeader: head, SnapshotVersion: 1, Term: 3, Leader: []byte("a"), LastLogIndex: 4, LastLogTerm: 2, Configuration: []byte("c"), ConfigurationIndex: 1, Size: 99},

@@ -31,7 +31,7 @@ const (
 	forwardBytesMax  = 4 << 20   // of a group, waiting here; publishers wait at this bound
 	forwardAheadMax  = 1 << 20   // given to the network and not sent yet
 	forwardHold      = 5 * time.Second
-	forwardEcho      = 250 * time.Millisecond // for the echo of a mark
+	forwardEcho      = 400 * time.Millisecond // for the echo of a mark
 	forwardGroupsMax = 4096
 	forwardTriesMax  = 7 // a parcel is sent again so many times
 )
@@ -49,7 +49,8 @@ type forwarder struct {
 	mu      sync.Mutex
 	room    sync.Cond
 	sent    string    // who was sent parcels, and may send some back
-	back    []*parcel // sent back, in order: they go before the others
+	came    []*parcel // what it has sent back since the last mark, in order
+	back    []*parcel // what had been sent back before: goes before the others
 	parcels []*parcel // the last one is open
 	bytes   int
 	runs    bool
@@ -119,7 +120,7 @@ func (f *forwarder) returned(from string, data []byte, tries byte) {
 		return
 	}
 	defer f.mu.Unlock()
-	f.back = append(f.back, &parcel{data: data, since: time.Now(), tries: tries + 1})
+	f.came = append(f.came, &parcel{data: data, since: time.Now(), tries: tries + 1})
 	f.pending.Add(1)
 	f.bytes += len(data)
 	f.startLocked()
@@ -157,6 +158,9 @@ func (f *forwarder) run() {
 		for {
 			p := f.next()
 			if p == nil {
+				if f.turn(ctx, "", nil) {
+					continue
+				}
 				break
 			}
 			f.deliver(ctx, p)
@@ -194,8 +198,7 @@ func (f *forwarder) next() *parcel {
 func (f *forwarder) deliver(ctx context.Context, p *parcel) {
 	for ctx.Err() == nil {
 		leader := f.g.Leader()
-		if f.turn(ctx, leader) {
-			f.putBack(p)
+		if f.turn(ctx, leader, p) {
 			return
 		}
 		switch leader {
@@ -223,19 +226,6 @@ func (f *forwarder) deliver(ctx context.Context, p *parcel) {
 	}
 }
 
-// putBack puts a parcel before all that wait here, and behind what has come back.
-func (f *forwarder) putBack(p *parcel) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.pending.Add(1)
-	f.bytes += len(p.data)
-	if p.tries > 0 {
-		f.back = append([]*parcel{p}, f.back...) // it had been sent before those
-		return
-	}
-	f.parcels = append([]*parcel{p}, f.parcels...)
-}
-
 func (f *forwarder) toldTo(leader string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -244,13 +234,13 @@ func (f *forwarder) toldTo(leader string) {
 }
 
 // turn makes sure, before anything is sent to another node than before, or once
-// something has come back, that all that was sent has been taken or is back. It
-// tells whether anything is.
-func (f *forwarder) turn(ctx context.Context, leader string) bool {
+// something has come back, that all that was sent has been taken or is back. What is
+// back goes first: then p, which was to go now, is put behind it, and turn says so.
+func (f *forwarder) turn(ctx context.Context, leader string, p *parcel) bool {
 	f.mu.Lock()
-	sent, back := f.sent, len(f.back)
+	sent, came := f.sent, len(f.came)
 	f.mu.Unlock()
-	if sent == "" || leader == "" || sent == leader && back == 0 {
+	if sent == "" || came == 0 && (leader == "" || leader == sent) {
 		return false
 	}
 	f.marks++
@@ -262,7 +252,21 @@ func (f *forwarder) turn(ctx context.Context, leader string) bool {
 	defer f.mu.Unlock()
 	f.sent = ""
 	f.unsure.Store(false)
-	return len(f.back) > 0
+	first := f.came
+	if f.came = nil; len(first) == 0 {
+		return false
+	}
+	if p != nil {
+		f.pending.Add(1)
+		f.bytes += len(p.data)
+		if p.tries > 0 { // it had been sent before what is left of those
+			first = append(first, p)
+		} else {
+			f.parcels = append([]*parcel{p}, f.parcels...)
+		}
+	}
+	f.back = append(first, f.back...)
+	return true
 }
 
 // awaitEcho waits for the echo of the last mark, as long as there is any hope.

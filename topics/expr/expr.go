@@ -128,6 +128,7 @@ type Program struct {
 	run    cel.Program
 	result *cel.Type
 	uses   uses
+	quick  quick // nil: CEL evaluates it
 }
 
 // uses tells which parts of a message an expression looks at.
@@ -156,7 +157,7 @@ func (e *Env) Compile(text string) (*Program, error) {
 	if err != nil {
 		return nil, &Error{text, []Problem{{1, 1, err.Error()}}}
 	}
-	return &Program{text: text, run: run, result: ast.OutputType(), uses: u}, nil
+	return &Program{text: text, run: run, result: ast.OutputType(), uses: u, quick: quicken(ast.NativeRep().Expr())}, nil
 }
 
 // CompileMatch compiles an expression that must say true or false.
@@ -213,7 +214,11 @@ var (
 
 // Eval evaluates the expression over a message.
 func (p *Program) Eval(m Message) (value.Value, error) {
-	out, err := p.eval(m)
+	a := &activation{m: m}
+	if v, ok := p.evalQuick(a); ok {
+		return v, nil
+	}
+	out, err := p.eval(a)
 	if err != nil {
 		return value.Value{}, err
 	}
@@ -226,7 +231,14 @@ func (p *Program) Eval(m Message) (value.Value, error) {
 
 // Match evaluates an expression of CompileMatch.
 func (p *Program) Match(m Message) (bool, error) {
-	out, err := p.eval(m)
+	a := &activation{m: m}
+	if v, ok := p.evalQuick(a); ok {
+		if v.Kind() != value.Bool {
+			return false, fmt.Errorf("%w: %s instead of true or false", ErrType, v.Kind())
+		}
+		return v.Bool(), nil
+	}
+	out, err := p.eval(a)
 	if err != nil {
 		return false, err
 	}
@@ -237,8 +249,25 @@ func (p *Program) Match(m Message) (bool, error) {
 	return bool(b), nil
 }
 
-func (p *Program) eval(m Message) (ref.Val, error) {
-	a := &activation{m: m}
+// evalQuick evaluates without CEL, where that gives a result. The payload, once asked
+// for, stays in a.
+func (p *Program) evalQuick(a *activation) (value.Value, bool) {
+	if p.quick == nil || !p.uses.payload {
+		return value.Value{}, false
+	}
+	v, err := a.m.Payload()
+	if err != nil {
+		a.fail(err)
+		return value.Value{}, false
+	}
+	out, ok := p.quick(v)
+	if !ok {
+		a.payload = fromValue(v)
+	}
+	return out, ok
+}
+
+func (p *Program) eval(a *activation) (ref.Val, error) {
 	out, _, err := p.run.Eval(a)
 	if a.err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrEval, a.err)

@@ -39,8 +39,7 @@ func (a *activation) ResolveName(name string) (any, bool) {
 		if a.payload == nil {
 			v, err := a.m.Payload()
 			if err != nil {
-				a.err = err
-				a.payload = types.WrapErr(err)
+				a.fail(err)
 			} else {
 				a.payload = fromValue(v)
 			}
@@ -72,6 +71,11 @@ func (a *activation) ResolveName(name string) (any, bool) {
 		return types.Int(a.m.Sequence()), true
 	}
 	return nil, false
+}
+
+func (a *activation) fail(err error) {
+	a.err = err
+	a.payload = types.WrapErr(err)
 }
 
 // eachHeader calls f for each line of a header block behind the first. Names keep

@@ -39,7 +39,7 @@ type Options struct {
 // half a surrogate pair and bytes that aren't UTF-8 are refused. The error is a
 // *SyntaxError. The value doesn't keep b.
 func Parse(b []byte, o Options) (Value, error) {
-	p := parser{b: b, o: o}
+	p := parser{b: b, s: string(b), o: o}
 	v, err := p.value(0)
 	if err == nil {
 		if p.space(); p.i < len(b) {
@@ -54,6 +54,7 @@ func Parse(b []byte, o Options) (Value, error) {
 
 type parser struct {
 	b []byte
+	s string // a copy of b, of which names, strings and numbers' texts are parts
 	i int
 	o Options
 }
@@ -149,7 +150,7 @@ const manyFields = 16
 
 func (p *parser) object(depth int) (Value, error) {
 	p.i++
-	o := &fields{}
+	o := &fields{names: make([]string, 0, 8), values: make([]Value, 0, 8)}
 	var seen map[string]bool
 	for {
 		p.space()
@@ -239,7 +240,7 @@ func (p *parser) number() (Value, error) {
 			return v, nil
 		}
 	}
-	s := string(text)
+	s := p.s[start:p.i]
 	if exact || p.o.Decimals {
 		d, _, err := apd.NewFromString(s)
 		if err != nil {
@@ -302,7 +303,7 @@ func (p *parser) text() (string, error) {
 				return "", p.fail("a string that is not UTF-8")
 			}
 			p.i++
-			return string(s), nil
+			return p.s[start : p.i-1], nil
 		case c == '\\':
 			return p.escaped(start)
 		case c < ' ':

@@ -32,6 +32,7 @@ type Engine struct {
 	mu       sync.RWMutex // never held across a call out of the package
 	topics   map[topics.TopicID]*topic
 	accounts map[string]map[string]*topic // by account and stream name
+	leaving  map[topics.TopicID]bool      // about to be frozen
 }
 
 // New returns an engine that doesn't lead yet, with its workers started; Close
@@ -171,17 +172,7 @@ func (e *Engine) ConsumerChanged(id topics.TopicID, name string, change Change) 
 // TopicDeleted tells that a topic is gone with all its consumers. It may be
 // called where entries are applied.
 func (e *Engine) TopicDeleted(id topics.TopicID) {
-	e.mu.Lock()
-	t := e.topics[id]
-	delete(e.topics, id)
-	if t != nil && e.accounts[t.account][t.name] == t {
-		delete(e.accounts[t.account], t.name)
-		if len(e.accounts[t.account]) == 0 {
-			delete(e.accounts, t.account)
-		}
-	}
-	e.mu.Unlock()
-	if t != nil {
+	if t := e.detach(id, false); t != nil {
 		t.end(statusDeleted)
 	}
 }
@@ -201,7 +192,7 @@ func (e *Engine) topic(id topics.TopicID) *topic {
 	made := newTopic(e, data)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if !e.leads.Load() {
+	if !e.leads.Load() || e.leaving[id] {
 		return nil
 	}
 	if t := e.topics[id]; t != nil {

@@ -44,6 +44,10 @@ func (r *request) passOn() bool {
 	case !known:
 		return false // and told so
 	}
+	if r.moving() {
+		r.park(g)
+		return true
+	}
 	switch leader := s.o.Peers.Leader(g); leader {
 	case s.o.Peers.Name():
 		if g != topics.CatalogueGroup || s.o.Peers.Ready() {
@@ -61,6 +65,15 @@ func (r *request) passOn() bool {
 		r.passed()
 	}
 	return true
+}
+
+// moving tells whether the stream is between two groups, which takes a moment.
+func (r *request) moving() bool {
+	if r.route.place == ofCatalogue {
+		return false
+	}
+	t, ok := r.api.topic(r.stream)
+	return ok && t.Moving()
 }
 
 // passed counts a request that another node answers.
@@ -173,6 +186,10 @@ func (p message) route(stream string) {
 		if !p.here(p.m, t) {
 			p.lost(p.m)
 		}
+		return
+	}
+	if t.Moving() {
+		p.wait(g, stream)
 		return
 	}
 	switch leader := s.o.Peers.Leader(g); leader {

@@ -58,8 +58,10 @@ func (e *Engine) TopicChanged(t *state.Topic, c state.Change) {
 	defer e.mu.Unlock()
 	w := e.watched[t.ID()]
 	switch {
-	case follow && w == nil:
-		e.watched[t.ID()] = newWatch(e, t)
+	case follow && (w == nil || c == state.Moved):
+		fresh := newWatch(e, t)
+		fresh.leads = w != nil && t.Group().IsLeader()
+		e.watched[t.ID()] = fresh
 		e.poke()
 	case !follow && w != nil:
 		delete(e.watched, t.ID())

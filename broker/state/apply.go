@@ -42,6 +42,8 @@ func (m *dataMachine) applyRecord(kind topics.RecordKind, raw []byte) (any, erro
 		return nil, nil
 	case topics.RecordTopicCreate, topics.RecordTopicUpdate, topics.RecordTopicDelete, topics.RecordExpire:
 		return m.applyTopic(kind, &b)
+	case topics.RecordTopicMove:
+		return m.applyMove(&b)
 	case topics.RecordPurge:
 		id, p := b.topic(), store.Purge{Sequence: topics.Sequence(b.u64()), Keep: b.u64()}
 		p.Subject = b.text()

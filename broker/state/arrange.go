@@ -208,7 +208,7 @@ func (s *State) detach(g *Group) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.topics.each(func(t *Topic) bool {
-		if t.group == g {
+		if t.Group() == g {
 			s.detachLocked(t)
 		}
 		return true
@@ -251,8 +251,9 @@ func (s *State) restored(id topics.GroupID) {
 		return true
 	})
 	s.topics.each(func(t *Topic) bool {
-		if t.group == g && r.data.Topic(t.id) == nil {
+		if t.Group() == g && r.data.Topic(t.id) == nil {
 			s.detachLocked(t)
+			t.held.Store(r.data.Hides(t.id))
 		}
 		return true
 	})
@@ -269,9 +270,7 @@ func (s *State) attachLocked(g *Group, data *store.Topic) {
 		s.tellTopicLocked(t, Created)
 		return
 	}
-	t.data.Store(data)
-	t.configure(data.SharedConfig())
-	s.tellTopicLocked(t, Updated)
+	s.arrivedLocked(t, g, data)
 }
 
 // catalogueTopic is told what the catalogue says about a topic. Where this node has
@@ -288,6 +287,9 @@ func (s *State) catalogueTopic(e *catalogue.Topic) {
 func (s *State) catalogueTopicLocked(e *catalogue.Topic) {
 	g := s.groups.get(s, e.Group)
 	t, known := s.topics.find(e.ID)
+	if known && s.switchedLocked(t, e) {
+		return
+	}
 	switch {
 	case known && t.Data() != nil:
 	case e.State == catalogue.Deleting:
@@ -300,6 +302,9 @@ func (s *State) catalogueTopicLocked(e *catalogue.Topic) {
 	case g.Local() && e.Synced == 0: // the replica will tell
 	default:
 		t = newRemoteTopic(g, e)
+		if r := g.local.Load(); r != nil {
+			t.held.Store(r.data.Hides(t.id))
+		}
 		s.topics.add(t)
 		s.tellTopicLocked(t, Created)
 	}

@@ -102,6 +102,7 @@ type queue struct {
 	most     int // in flight
 	now      func() topics.Nanos
 	find     func(topics.TopicID) (*Topic, bool)
+	group    *Group                           // in a cluster: its topics may move away
 	account  func(name string) *front.Account // nil: none is known; of what is guarded
 	limits   func(account string) (storageLimit, bool)
 	pressed  func() bool                           // the store holds more than it can flush: publishers wait
@@ -184,7 +185,7 @@ func (q *queue) stop() {
 // capture appends publishes and waits for room first.
 func (q *queue) capture(messages []front.Captured) {
 	q.mu.Lock()
-	q.captureLocked(messages)
+	q.captureFrom(messages, false)
 	tells := q.tells
 	q.tells = nil
 	q.mu.Unlock()
@@ -193,7 +194,9 @@ func (q *queue) capture(messages []front.Captured) {
 	}
 }
 
-func (q *queue) captureLocked(messages []front.Captured) {
+// captureFrom appends publishes; settled are those that have waited for their topics to
+// be served again. The queue's mu is held.
+func (q *queue) captureFrom(messages []front.Captured, settled bool) {
 	for (len(q.open.buf) >= 2*q.cap || q.fasts.held >= 2*q.cap || q.again.full(messages) || q.full && !q.stalled()) && !q.closed {
 		q.room.Wait()
 	}
@@ -211,6 +214,10 @@ func (q *queue) captureLocked(messages []front.Captured) {
 			}
 			at = t
 			q.stateLimits(b, t.account)
+		}
+		if q.group != nil && q.group.away(at) && (!settled || at.held.Load() || at.Group() != q.group) {
+			q.group.s.divert(at, m)
+			continue
 		}
 		if bytes.HasSuffix(m.Reply, fastSuffix) {
 			q.tellFault(at, m, q.fast(at, m))

@@ -34,6 +34,7 @@ type cluster struct {
 	wanted      wanted       // numbers of replicas that somebody waits for
 	control     control      // of the cluster's goroutine
 	held        usageCache
+	moves       moves
 	pieces      pieces        // of messages that other nodes forward
 	returning   sync.Map      // pieceKey: what comes is sent back, until a mark
 	asking      chan struct{} // a slot for each Submit on its way to another node

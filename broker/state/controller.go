@@ -52,6 +52,7 @@ func (c *cluster) steer(ctx context.Context) {
 		c.control.settled = time.Now() // followCatalogue has begun to
 	}
 	c.settleRest()
+	c.startMoves()
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	err := c.enterNodes(ctx)

@@ -41,7 +41,6 @@ var (
 	faultFastID           = &topics.Fault{Status: 400, ErrCode: 10207, Text: "batch publish ID is invalid"}
 	faultFastUnknown      = &topics.Fault{Status: 400, ErrCode: 10208, Text: "batch publish ID unknown"}
 	faultFastInFlight     = &topics.Fault{Status: 429, ErrCode: 10211, Text: "batch publish too many inflight"}
-	faultReplicas         = &topics.Fault{Status: 500, ErrCode: 10074, Text: "the number of replicas of a stream can not be changed; make another one that mirrors it"}
 	faultUnavailable      = &topics.Fault{Status: 503, ErrCode: 10008, Text: "JetStream system temporarily unavailable"}
 )
 

@@ -252,10 +252,23 @@ func (f *fleet) create(on string, cfg topics.Config) *Topic {
 // publish captures a message on a node and returns the answer, "" when none came.
 func (f *fleet) publish(on string, topic, subject, header, payload string) string {
 	f.Helper()
+	if t, ok := f.nodes[on].Topic("A", topic); !ok {
+		f.Fatalf("%s doesn't know topic %s, %v", on, topic, t)
+	}
+	return f.tryPublish(on, topic, subject, header, payload)
+}
+
+// tryPublish is publish from any goroutine; "" also where the node or topic isn't there.
+func (f *fleet) tryPublish(on string, topic, subject, header, payload string) string {
+	f.mu.Lock()
 	m := f.nodes[on]
+	f.mu.Unlock()
+	if m == nil {
+		return ""
+	}
 	t, ok := m.Topic("A", topic)
 	if !ok {
-		f.Fatalf("%s doesn't know topic %s", on, topic)
+		return ""
 	}
 	f.mu.Lock()
 	reply := fmt.Sprintf("_R.%s.%d", on, len(f.acks))

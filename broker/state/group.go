@@ -28,6 +28,7 @@ type Group struct {
 	entry   atomic.Pointer[catalogue.Group] // nil before the catalogue has it
 	forward *forwarder
 	why     atomic.Pointer[string] // why the replica here can't be served; nil where it can
+	left    atomic.Bool            // a topic has moved away from it since the start
 }
 
 // ID returns the group's number, from 1.
@@ -67,6 +68,9 @@ func (g *Group) Stats() replication.Stats {
 // are answered through Options.Replier once the messages are on disk. Where another
 // node leads they are forwarded; what nobody takes is answered 503.
 func (g *Group) Capture(batch []front.Captured) {
+	if batch = g.strayed(batch); len(batch) == 0 {
+		return
+	}
 	r := g.local.Load()
 	if g.forward == nil || r != nil && r.isLeader() && g.forward.idle() {
 		r.queue.capture(batch)

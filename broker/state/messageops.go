@@ -21,7 +21,7 @@ func (s *State) Purge(ctx context.Context, t *Topic, p store.Purge) (uint64, err
 	b = binary.LittleEndian.AppendUint64(b, uint64(p.Sequence))
 	b = binary.LittleEndian.AppendUint64(b, p.Keep)
 	b = appendText(b, p.Subject)
-	r, err := t.group.ask(ctx, topics.RecordPurge, b)
+	r, err := t.ask(ctx, topics.RecordPurge, b)
 	if err != nil {
 		return 0, fmt.Errorf("purge topic %s: %w", t.name, err)
 	}
@@ -35,7 +35,7 @@ func (s *State) Purge(ctx context.Context, t *Topic, p store.Purge) (uint64, err
 // DeleteMessage removes one message; false when there was none at seq.
 func (s *State) DeleteMessage(ctx context.Context, t *Topic, seq topics.Sequence) (bool, error) {
 	b := binary.LittleEndian.AppendUint64(appendTopic(nil, t.id), uint64(seq))
-	r, err := t.group.ask(ctx, topics.RecordMessageDelete, b)
+	r, err := t.ask(ctx, topics.RecordMessageDelete, b)
 	if err != nil {
 		return false, fmt.Errorf("delete message %d of topic %s: %w", seq, t.name, err)
 	}
@@ -48,7 +48,7 @@ func (s *State) DeleteMessages(ctx context.Context, t *Topic, seqs []topics.Sequ
 	results := make(chan error, len(seqs))
 	for _, seq := range seqs {
 		b := binary.LittleEndian.AppendUint64(appendTopic(nil, t.id), uint64(seq))
-		t.group.Submit(topics.RecordMessageDelete, b, func(r any, err error) {
+		t.Group().Submit(topics.RecordMessageDelete, b, func(r any, err error) {
 			if did, ok := r.(removed); err == nil && ok && did.fault != nil && did.fault.ErrCode != codeNoSequence {
 				err = did.fault
 			}
@@ -78,7 +78,7 @@ const codeNoSequence = 10043
 func (s *State) CreateConsumer(ctx context.Context, t *Topic, name string, cfg topics.ConsumerConfig) (topics.ConsumerID, error) {
 	most := 0
 	if l := s.limitsOf(t.account); l != nil && l.Consumers > 0 {
-		if most = l.Consumers - s.consumersElsewhere(t.account, t.group); most <= 0 {
+		if most = l.Consumers - s.consumersElsewhere(t.account, t.Group()); most <= 0 {
 			return 0, faultMaxConsumers
 		}
 	}
@@ -87,7 +87,7 @@ func (s *State) CreateConsumer(ctx context.Context, t *Topic, name string, cfg t
 	if err != nil {
 		return 0, err
 	}
-	r, err := t.group.askAgain(ctx, topics.RecordConsumerCreate, b)
+	r, err := t.askAgain(ctx, topics.RecordConsumerCreate, b)
 	if err != nil {
 		return 0, fmt.Errorf("create consumer %s of topic %s: %w", name, t.name, err)
 	}
@@ -101,7 +101,7 @@ func (s *State) CreateConsumer(ctx context.Context, t *Topic, name string, cfg t
 // SkipTo uses up a topic's sequences up to last. What is not ahead changes nothing.
 func (s *State) SkipTo(ctx context.Context, t *Topic, last topics.Sequence) error {
 	b := binary.LittleEndian.AppendUint64(appendTopic(nil, t.id), uint64(last))
-	if _, err := t.group.askAgain(ctx, topics.RecordTopicSkip, b); err != nil {
+	if _, err := t.askAgain(ctx, topics.RecordTopicSkip, b); err != nil {
 		return fmt.Errorf("skip to %d in topic %s: %w", last, t.name, err)
 	}
 	return nil
@@ -128,7 +128,7 @@ func (s *State) UpdateConsumer(ctx context.Context, t *Topic, name string, cfg t
 
 // DeleteConsumer deletes a consumer; false when there was none.
 func (s *State) DeleteConsumer(ctx context.Context, t *Topic, name string) (bool, error) {
-	r, err := t.group.ask(ctx, topics.RecordConsumerDelete, appendText(appendTopic(nil, t.id), name))
+	r, err := t.ask(ctx, topics.RecordConsumerDelete, appendText(appendTopic(nil, t.id), name))
 	if err != nil {
 		return false, fmt.Errorf("delete consumer %s of topic %s: %w", name, t.name, err)
 	}
@@ -150,7 +150,7 @@ func (s *State) PauseConsumer(ctx context.Context, t *Topic, name string, until 
 // moves it back to its acknowledgement floor. It returns where it moved to.
 func (s *State) ResetConsumer(ctx context.Context, t *Topic, name string, seq topics.Sequence) (topics.Sequence, error) {
 	b := binary.LittleEndian.AppendUint64(appendTopic(nil, t.id), uint64(seq))
-	r, err := t.group.ask(ctx, topics.RecordConsumerReset, appendText(b, name))
+	r, err := t.ask(ctx, topics.RecordConsumerReset, appendText(b, name))
 	if err != nil {
 		return 0, fmt.Errorf("reset consumer %s of topic %s: %w", name, t.name, err)
 	}
@@ -162,7 +162,7 @@ func (s *State) ResetConsumer(ctx context.Context, t *Topic, name string, seq to
 }
 
 func (s *State) changeConsumer(ctx context.Context, t *Topic, name string, kind topics.RecordKind, b []byte) error {
-	r, err := t.group.askAgain(ctx, kind, b)
+	r, err := t.askAgain(ctx, kind, b)
 	if err != nil {
 		return fmt.Errorf("change consumer %s of topic %s: %w", name, t.name, err)
 	}

@@ -70,7 +70,9 @@ const (
 	Created Change = iota + 1
 	Updated
 	Deleted
-	Reset // of a consumer: it was moved to another sequence
+	Reset  // of a consumer: it was moved to another sequence
+	Frozen // of a topic: it is about to move, nothing of it changes until it has Moved
+	Moved  // of a topic: it is served again, maybe in another group
 )
 
 // String returns the change as a verb.
@@ -84,6 +86,10 @@ func (c Change) String() string {
 		return "deleted"
 	case Reset:
 		return "reset"
+	case Frozen:
+		return "frozen"
+	case Moved:
+		return "moved"
 	}
 	return "unknown"
 }
@@ -95,6 +101,9 @@ type Hooks struct {
 	// OnTopic: a topic exists, has another config, or is gone. On Start it is
 	// called for every topic there is (Created).
 	OnTopic func(t *Topic, c Change)
+	// OnLeaving: a topic whose group this node leads is about to be frozen: what is not
+	// recorded of it yet must be now. It may block; Frozen or Moved follows.
+	OnLeaving func(t *Topic)
 	// OnGrown: these topics got messages. ids is valid during the call.
 	OnGrown func(g *Group, ids []topics.TopicID)
 	// OnLeader: this node leads the group and has all that was committed before, or

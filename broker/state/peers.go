@@ -86,6 +86,8 @@ func (c *cluster) listen() {
 	c.net.Handle(methodDecide, c.answerDecide)
 	c.net.Handle(methodCommitted, c.answerCommitted)
 	c.net.Handle(methodTransfer, c.answerTransfer)
+	c.net.Handle(methodMove, c.answerMove)
+	c.net.HandleStream(methodDepart, c.answerDepart)
 	c.net.Handle(methodUsage, c.answerUsage)
 	c.net.Handle(methodClock, func(context.Context, string, []byte) ([]byte, error) {
 		return binary.LittleEndian.AppendUint64(nil, uint64(c.s.rawNow())), nil

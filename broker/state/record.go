@@ -15,6 +15,7 @@ import (
 //	topic create     topic u64, time of creation i64, account, config
 //	topic update     topic u64, config
 //	topic delete     topic u64
+//	topic move       topic u64, number u64, pass u64, step u8, what the step has (topics/store)
 //	purge            topic u64, sequence u64, keep u64, subject
 //	message delete   topic u64, sequence u64
 //	expire           topic u64

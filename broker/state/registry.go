@@ -140,6 +140,9 @@ func (s *State) topicChanged(group topics.GroupID, id topics.TopicID, c Change) 
 	defer s.mu.Unlock()
 	g := s.groups.get(s, group)
 	r := g.local.Load()
+	if s.movedLocked(g, r, id, c) {
+		return
+	}
 	t, known := s.topics.find(id)
 	switch c {
 	case Created:

@@ -72,6 +72,9 @@ func (s *State) openReplica(g *Group) (*replica, error) {
 		fasts:   fastBatches{limits: s.o.Batches.withDefaults(), counts: &s.batches},
 		teller:  teller{replier: s.o.Replier},
 	})
+	if s.cl != nil {
+		r.queue.group = g
+	}
 	if s.o.Limits != nil {
 		r.queue.limits = func(account string) (storageLimit, bool) {
 			l := s.o.Limits(account)

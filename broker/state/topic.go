@@ -19,8 +19,12 @@ type Topic struct {
 	account string
 	name    string
 	created topics.Nanos
-	group   *Group
 	ackHead []byte // how its PubAcks begin
+
+	group atomic.Pointer[Group] // another one once it has moved
+	held  atomic.Bool           // it is moving: nothing of it is proposed now
+	moves atomic.Uint64         // the number of the move that group follows from
+	limbo atomic.Pointer[limbo] // what was captured meanwhile; nil: nothing
 
 	data   atomic.Pointer[store.Topic] // nil where its group isn't local
 	config atomic.Pointer[topics.Config]
@@ -34,8 +38,10 @@ func newTopic(g *Group, data *store.Topic) *Topic {
 	cfg := data.SharedConfig()
 	t := &Topic{
 		id: data.ID(), account: data.Account(), name: cfg.Name, created: data.Created(),
-		group: g, ackHead: ackHead(cfg.Name),
+		ackHead: ackHead(cfg.Name),
 	}
+	t.group.Store(g)
+	t.moves.Store(data.Moves())
 	t.data.Store(data)
 	t.configure(cfg)
 	return t
@@ -45,8 +51,10 @@ func newTopic(g *Group, data *store.Topic) *Topic {
 func newRemoteTopic(g *Group, e *catalogue.Topic) *Topic {
 	t := &Topic{
 		id: e.ID, account: e.Account, name: e.Config.Name, created: e.Created,
-		group: g, ackHead: ackHead(e.Config.Name),
+		ackHead: ackHead(e.Config.Name),
 	}
+	t.group.Store(g)
+	t.moves.Store(switched(e))
 	t.configure(&e.Config)
 	return t
 }
@@ -78,8 +86,11 @@ func (t *Topic) Config() *topics.Config { return t.config.Load() }
 // replica of its group, or the replica doesn't have the topic yet.
 func (t *Topic) Data() *store.Topic { return t.data.Load() }
 
-// Group returns the group the topic lives in.
-func (t *Topic) Group() *Group { return t.group }
+// Group returns the group the topic lives in, which changes when it moves.
+func (t *Topic) Group() *Group { return t.group.Load() }
+
+// Moving tells whether the topic is between two groups: what changes it waits a moment.
+func (t *Topic) Moving() bool { return t.held.Load() }
 
 // Gone tells whether the topic has been deleted.
 func (t *Topic) Gone() bool { return t.gone.Load() }

@@ -42,11 +42,9 @@ func (s *State) CreateTopic(ctx context.Context, account string, cfg topics.Conf
 }
 
 // UpdateTopic gives a topic another config. Faults: 10059, 10065, 10047, 10028,
-// 10113, 10122. Whether the change is allowed at all is for the caller to check.
+// 10113, 10122, 10124. Whether the change is allowed at all is for the caller to check.
+// Another number of replicas has the topic move, which goes on afterwards (move.go).
 func (s *State) UpdateTopic(ctx context.Context, account string, cfg topics.Config) (*Topic, error) {
-	if t, ok := s.Topic(account, cfg.Name); ok && s.cl != nil && max(cfg.Replicas, 1) != t.group.Replicas() {
-		return nil, faultReplicas
-	}
 	r, err := s.decide(ctx, &catalogue.Command{
 		Op: catalogue.OpUpdateTopic, Account: account, Config: &cfg, Limits: s.limitsOf(account),
 	})
@@ -122,7 +120,15 @@ func (s *State) settle(ctx context.Context, id topics.TopicID) error {
 		return err
 	}
 	if f, ok := result.(*topics.Fault); ok && f != nil && kind != topics.RecordTopicDelete {
+		if t.Move != nil && f.ErrCode == faultTopicNotFound.ErrCode {
+			return nil // it is between two groups; whoever moves it settles it then
+		}
 		return f
+	}
+	if t.State == catalogue.Deleting && t.Move != nil {
+		if _, err := s.carryOut(ctx, s.groups.get(s, t.Move.Other), kind, body); err != nil {
+			return err
+		}
 	}
 	return s.note(t, note)
 }

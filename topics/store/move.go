@@ -3,6 +3,8 @@ package store
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/heraldmq/herald/topics"
 	"github.com/heraldmq/herald/topics/consumer"
@@ -61,9 +63,12 @@ type move struct {
 // hidden tells whether nothing but the steps of a move is applied to the topic.
 func (t *Topic) hidden() bool { return t.move.phase != moveNone }
 
+// CodeMoveStale is the code of the refusal of a step of a move that has ended here.
+const CodeMoveStale = 20020
+
 // The refusals of steps.
 var (
-	faultMoveStale = topics.NewFault(409, 20020, "that move of the topic has ended")
+	faultMoveStale = topics.NewFault(409, CodeMoveStale, "that move of the topic has ended")
 	faultMoveOrder = topics.NewFault(409, 20021, "the copy of the topic is not where this step goes on")
 	faultMoveCopy  = topics.NewFault(500, 20022, "the copy of the topic is not what it was copied from")
 )
@@ -130,6 +135,19 @@ func (s *Store) Move(id topics.TopicID, number, pass uint64, step MoveStep, body
 	t.touch()
 	f, err := t.moveStep(step, body)
 	return MovedNothing, f, err
+}
+
+// Holding returns what an account has in a topic, on the apply side: while an entry is
+// applied.
+func (s *Store) Holding(id topics.TopicID) (account string, storage topics.Storage, consumers []string) {
+	t := s.topics[id]
+	if t == nil {
+		return "", "", nil
+	}
+	if t.members != nil {
+		consumers = slices.Sorted(maps.Keys(t.members.byName))
+	}
+	return t.account, t.cfg.Storage, consumers
 }
 
 // moveLeaving freezes and thaws.

@@ -52,25 +52,12 @@ func (t *Topic) Moves() uint64 {
 	return t.move.done
 }
 
-// Hidden tells whether the topic is frozen, or still arriving.
-func (t *Topic) Hidden() bool {
-	t.s.mu.RLock()
-	defer t.s.mu.RUnlock()
-	return t.hidden()
-}
-
-// Hidden returns the topics that are frozen, or still arriving, with the move they
-// are part of.
-func (s *Store) Hidden() map[topics.TopicID]uint64 {
+// Hides tells whether a topic is there, but frozen or still arriving.
+func (s *Store) Hides(id topics.TopicID) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	all := map[topics.TopicID]uint64{}
-	for id, t := range s.topics {
-		if t.hidden() {
-			all[id] = t.move.number
-		}
-	}
-	return all
+	t := s.topics[id]
+	return t != nil && t.hidden()
 }
 
 // moveChunk is about how many bytes a step that brings something has.

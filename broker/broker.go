@@ -14,9 +14,12 @@ import (
 	"github.com/nats-io/nkeys"
 
 	"github.com/heraldmq/herald/broker/config"
+	"github.com/heraldmq/herald/broker/filtering"
 	"github.com/heraldmq/herald/broker/front"
 	"github.com/heraldmq/herald/broker/monitor"
 	"github.com/heraldmq/herald/broker/sys"
+	"github.com/heraldmq/herald/broker/web"
+	"github.com/heraldmq/herald/topics/filter"
 )
 
 // Errors of a Broker's life.
@@ -36,6 +39,8 @@ type Broker struct {
 
 	options atomic.Pointer[config.Options]
 	loaded  atomic.Int64 // ns; when the options in force were read
+
+	filters *filter.Set // of all rooms
 
 	ready   chan struct{} // closed when clients are let in
 	done    chan struct{} // closed when Run has ended
@@ -57,6 +62,8 @@ type Broker struct {
 	mon       *monitor.Monitor
 	http      *monitor.Server
 	links     *links // nil without a cluster
+	filtering *filtering.Service
+	web       *web.Server // nil unless enabled
 	durable   atomic.Pointer[durable]
 	sys       atomic.Pointer[sys.Services]
 }
@@ -73,7 +80,8 @@ func New(cfg Config) (*Broker, error) {
 		return nil, fmt.Errorf("make the server's id: %w", err)
 	}
 	b := &Broker{
-		cfg: cfg, id: id, guest: "guest-" + rand.Text(), guestPass: rand.Text(),
+		filters: filter.NewSet(),
+		cfg:     cfg, id: id, guest: "guest-" + rand.Text(), guestPass: rand.Text(),
 		ready: make(chan struct{}), done: make(chan struct{}), quit: make(chan struct{}), fatal: make(chan error, 1),
 	}
 	b.options.Store(cfg.Options)
@@ -145,6 +153,10 @@ func (b *Broker) open(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := b.openFiltering(); err != nil {
+		return err
+	}
+	b.openWeb(o)
 	if err := b.listenHTTP(o); err != nil {
 		return err
 	}
@@ -230,7 +242,7 @@ func (b *Broker) listenHTTP(o *config.Options) error {
 	if err != nil {
 		return err
 	}
-	l := monitor.Listener{Host: o.HTTP.Host, Port: listenPort(port), BasePath: o.HTTP.BasePath, Log: b.cfg.Log}
+	l := monitor.Listener{Host: o.HTTP.Host, Port: listenPort(port), BasePath: o.HTTP.BasePath, Log: b.cfg.Log, Web: b.webHandler()}
 	if t != nil {
 		l.TLS = t.Config
 	}
@@ -249,11 +261,17 @@ func (b *Broker) shut() error {
 	if s := b.sys.Load(); s != nil {
 		s.Shutdown()
 	}
+	if b.web != nil {
+		b.web.Close()
+	}
 	if d := b.durable.Load(); d != nil {
 		d.quiet() // pull waiters hear why before their connections close
 	}
 	if b.front != nil {
 		errs = append(errs, b.front.Close())
+	}
+	if b.filtering != nil {
+		b.filtering.Close()
 	}
 	if s := b.sys.Swap(nil); s != nil {
 		errs = append(errs, s.Close())

@@ -60,6 +60,7 @@ func (b *Broker) Reload() error {
 	if s := b.sys.Load(); s != nil {
 		errs = append(errs, s.Refresh())
 	}
+	errs = append(errs, b.serveFilters())
 	if d := b.durable.Load(); d != nil {
 		errs = append(errs, d.enable(next))
 	}

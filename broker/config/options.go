@@ -77,6 +77,7 @@ type Options struct {
 
 	Websocket Websocket
 	HTTP      HTTP
+	Web       Web
 	Cluster   Cluster
 
 	// Durable topics.
@@ -283,6 +284,7 @@ func Defaults() *Options {
 		LameDuck:      DefaultLameDuck, LameDuckGrace: DefaultLameDuckGrace,
 		Auth:      Auth{Timeout: DefaultAuthTimeout},
 		HTTP:      HTTP{Host: "127.0.0.1"},
+		Web:       Web{SameOrigin: true},
 		Cluster:   Cluster{Host: "127.0.0.1", AuthTimeout: DefaultAuthTimeout},
 		Websocket: Websocket{Host: "127.0.0.1", SameOrigin: true, HandshakeTimeout: DefaultTLSTimeout},
 		JetStream: JetStream{Strict: true},

@@ -30,6 +30,7 @@ func (d *decoder) listenKeys(o *Options) []key {
 		{"https_port", d.http(&o.HTTP, &o.HTTP.HTTPSPort)},
 		{"http_base_path", d.text("http_base_path", &o.HTTP.BasePath)},
 		{"websocket|ws", func(n node) { d.websocket(n, &o.Websocket) }},
+		{"web", func(n node) { d.web(n, &o.Web) }},
 		{"cluster", func(n node) { d.cluster(n, &o.Cluster) }},
 		{"tls", func(n node) { o.TLS = d.tls(n, "tls") }},
 		{"allow_non_tls", d.flag("allow_non_tls", &o.AllowNonTLS)},

@@ -5,6 +5,7 @@ import (
 
 	"github.com/heraldmq/herald/topics"
 	"github.com/heraldmq/herald/topics/consumer"
+	"github.com/heraldmq/herald/topics/filter"
 )
 
 // LiveInfo is how a consumer stands on the leader.
@@ -21,6 +22,8 @@ type LiveInfo struct {
 	Group          string // the pinned_client group, "" if none
 	PinnedClientID string
 	PinnedSince    topics.Nanos
+
+	Filter *filter.Stats // what the content filter did since this node leads; nil without one
 
 	OldestPending topics.Sequence // the message longest unacknowledged; 0: none
 	OldestSince   topics.Nanos    // when it was last delivered
@@ -57,6 +60,10 @@ func (e *Engine) Info(id topics.TopicID, name string) (LiveInfo, bool) {
 	}
 	if r.pull.policy == priorityPinned {
 		i.Group, i.PinnedClientID, i.PinnedSince = r.group(), r.pull.pin.id, r.pull.pin.since
+	}
+	if w := r.where.Load(); w != nil {
+		st := w.tally.Stats()
+		i.Filter = &st
 	}
 	i.OldestPending, i.OldestSince, _ = r.c.OldestPending()
 	return i, true

@@ -7,6 +7,7 @@ import (
 
 	"github.com/heraldmq/herald/topics"
 	"github.com/heraldmq/herald/topics/consumer"
+	"github.com/heraldmq/herald/topics/filter"
 )
 
 // Topic is what the engine needs of a topic of the store. All methods may be
@@ -66,6 +67,10 @@ type Options struct {
 	// block; when it fails, the engine asks again later.
 	DeleteConsumer func(id topics.TopicID, name string)
 
+	// Filters are the content filters of consumers, shared with other rooms; default: a
+	// set of its own.
+	Filters *filter.Set
+
 	Domain  string              // named in advisories when set
 	Now     func() topics.Nanos // default: the system's clock
 	NewID   func() string       // unique ids for pins and advisories; default: nuid
@@ -79,6 +84,9 @@ type Options struct {
 func (o Options) withDefaults() Options {
 	if o.Now == nil {
 		o.Now = func() topics.Nanos { return topics.Nanos(time.Now().UnixNano()) }
+	}
+	if o.Filters == nil {
+		o.Filters = filter.NewSet()
 	}
 	if o.NewID == nil {
 		o.NewID = newID

@@ -70,6 +70,7 @@ type reader struct {
 	notes  atomic.Uint32
 	ending atomic.Pointer[[]byte] // status for those who wait, once it is over
 	filter atomic.Pointer[topics.Filter]
+	where  atomic.Pointer[where] // nil without a content filter
 	// grouped tells that the interest must be looked at each turn.
 	grouped atomic.Bool
 
@@ -148,6 +149,7 @@ func (r *reader) adopt(c *consumer.Consumer) {
 // configure follows the config.
 func (r *reader) configure() {
 	r.cfg = r.c.Config()
+	r.configureWhere(r.cfg.Metadata)
 	r.cfg.Metadata, r.cfg.Description = nil, "" // not needed here, and there can be very many readers
 	r.filter.Store(r.c.Filter())
 	r.idleFor = topics.Nanos(r.e.threshold(&r.cfg))

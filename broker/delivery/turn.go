@@ -7,6 +7,7 @@ import (
 
 	"github.com/heraldmq/herald/topics"
 	"github.com/heraldmq/herald/topics/consumer"
+	"github.com/heraldmq/herald/topics/filter"
 )
 
 // What a turn does at most, so that the others come to theirs.
@@ -35,6 +36,10 @@ type batch struct {
 	consumer *consumer.Consumer
 	want     int
 	room     int
+
+	where                 *where // nil without a content filter
+	verdicts, oldVerdicts []verdict
+	message               filter.Message // what filters look at
 }
 
 // item is something to send: a message, or a notice when there is none.
@@ -56,7 +61,10 @@ func (b *batch) reset() {
 	clear(b.old)
 	clear(b.fresh)
 	clear(b.items)
+	clear(b.verdicts)
+	clear(b.oldVerdicts)
 	*b = batch{
+		verdicts: b.verdicts[:0], oldVerdicts: b.oldVerdicts[:0],
 		redo: b.redo[:0], old: b.old[:0], fresh: b.fresh[:0], items: b.items[:0],
 		reply: b.reply[:0], header: b.header[:0], unheard: b.unheard[:0],
 	}
@@ -149,7 +157,7 @@ const deleteRetry = topics.Nanos(10 * time.Second)
 // plan decides what to read.
 func (r *reader) plan(b *batch, now topics.Nanos) {
 	b.consumer = r.c
-	if r.c.Paused(now) || r.pausedTill > now || r.failed {
+	if r.c.Paused(now) || r.pausedTill > now || r.failed || r.blind() {
 		return
 	}
 	if r.cfg.IsPush() {
@@ -200,10 +208,15 @@ func (r *reader) load(b *batch) {
 			break
 		}
 	}
+	defer r.judge(b)
 	if !b.read || b.next > b.last {
 		return
 	}
-	msgs, next, err := r.topic.data.Read(r.filter.Load(), b.next, b.room, turnBytes, b.fresh)
+	room := b.room
+	if r.where.Load() != nil {
+		room = turnMessages // most may not match
+	}
+	msgs, next, err := r.topic.data.Read(r.filter.Load(), b.next, room, turnBytes, b.fresh)
 	if err != nil {
 		r.e.o.Log.Error("a consumer can't read its topic", "stream", r.topic.name, "consumer", r.name, "error", err)
 		r.e.clock.set(r, r.e.o.Now()+topics.Nanos(failurePause))
@@ -240,11 +253,16 @@ func (r *reader) decide(b *batch, now topics.Nanos) (more bool) {
 			continue
 		case !again && r.c.Room() == 0:
 			stopped = true
+		case !again && !r.admits(b, b.oldVerdicts, i, &b.old[i], now):
+			continue
 		default:
 			stopped = !r.give(b, &b.old[i], now)
 		}
 		if stopped {
 			break
+		}
+		if !again {
+			b.count(b.oldVerdicts, i, &b.old[i])
 		}
 		taken++
 	}
@@ -254,12 +272,13 @@ func (r *reader) decide(b *batch, now topics.Nanos) (more bool) {
 			stopped = true
 			break
 		}
-		if m.Sequence <= r.c.Delivered().Stream {
+		if m.Sequence <= r.c.Delivered().Stream || !r.admits(b, b.verdicts, i, m, now) {
 			continue
 		}
 		if stopped = !r.give(b, m, now); stopped {
 			break
 		}
+		b.count(b.verdicts, i, m)
 		taken++
 	}
 	if b.read && !stopped {
@@ -538,6 +557,7 @@ func (r *reader) finish(w *worker, status []byte) {
 	r.push.unwatch = nil
 	r.acksWanted = nil
 	r.mu.Unlock()
+	r.dropWhere()
 	r.topic.sated(r, r.filter.Load() != nil)
 	r.e.clock.drop(r)
 	if unwatch != nil && first {

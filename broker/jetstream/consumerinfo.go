@@ -66,6 +66,7 @@ func overlay(info *jsapi.ConsumerInfo, live *delivery.LiveInfo) {
 	info.NumAckPending, info.NumRedelivered = live.NumAckPending, live.NumRedelivered
 	info.NumWaiting, info.NumPending = live.NumWaiting, live.NumPending
 	info.PushBound, info.PauseRemaining = live.PushBound, live.PauseRemaining
+	showFilter(info, live)
 	if live.Group != "" {
 		info.PriorityGroups = []jsapi.PriorityGroupState{{
 			Group: live.Group, PinnedClientID: live.PinnedClientID, PinnedTime: wireTime(live.PinnedSince),

@@ -14,6 +14,7 @@ import (
 	"github.com/heraldmq/herald/broker/jsapi"
 	"github.com/heraldmq/herald/broker/state"
 	"github.com/heraldmq/herald/topics"
+	"github.com/heraldmq/herald/topics/filter"
 )
 
 // Defaults of Options.
@@ -38,6 +39,9 @@ type Options struct {
 	// Mirrors gives the names of an account's streams that mirror one of its
 	// streams; nil: they are looked for.
 	Mirrors func(account, name string) []string
+
+	// Filters compiles content filters; default: a set of its own.
+	Filters *filter.Set
 
 	ServerName string // shown as the leader in infos
 	Domain     string // also answers $JS.<domain>.API.>
@@ -67,6 +71,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Workers <= 0 {
 		o.Workers = workersDefault
+	}
+	if o.Filters == nil {
+		o.Filters = filter.NewSet()
 	}
 	if o.Timeout <= 0 {
 		o.Timeout = timeoutDefault
@@ -193,7 +200,7 @@ func (s *Service) environment(a *accountAPI) *environment {
 	env := &environment{
 		clustered: s.clustered(), nodes: s.peers(), maxDuplicates: s.o.MaxDuplicates,
 		maxRequestBatch: s.o.MaxRequestBatch, apiPrefixes: a.prefixes(),
-		limits: jsapi.Unlimited(),
+		limits: jsapi.Unlimited(), filters: s.o.Filters,
 		stream: func(name string) *topics.Config {
 			if t, ok := s.o.State.Topic(a.name, name); ok {
 				return t.Config()

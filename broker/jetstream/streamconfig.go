@@ -7,6 +7,7 @@ import (
 
 	"github.com/heraldmq/herald/broker/jsapi"
 	"github.com/heraldmq/herald/topics"
+	"github.com/heraldmq/herald/topics/filter"
 	"github.com/heraldmq/herald/topics/subject"
 	"github.com/heraldmq/herald/topics/transform"
 )
@@ -32,6 +33,7 @@ type environment struct {
 	nodes           int // that may hold a replica
 	maxRequestBatch int
 	limits          jsapi.AccountLimits
+	filters         *filter.Set   // compiles content filters; nil: one is made
 	maxDuplicates   time.Duration // server's cap on duplicate_window; 0 is none
 	apiPrefixes     []string      // subjects of this account's API, for external sources
 	// stream returns the config of one of the account's streams, nil if there is

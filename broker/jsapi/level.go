@@ -21,6 +21,9 @@ const (
 	MetaRequiredLevel = "_nats.req.level"
 	MetaLevel         = "_nats.level"
 	MetaVersion       = "_nats.ver"
+
+	// MetaFilter is what a consumer's content filter did, as JSON. Only replies carry it.
+	MetaFilter = "_herald.filter"
 )
 
 // HeaderRequiredLevel is the header by which a client asks for a level.
@@ -113,7 +116,7 @@ func ReplyMetadata(m map[string]string) map[string]string {
 func UserMetadata(m map[string]string) map[string]string {
 	var out map[string]string
 	for k, v := range m {
-		if strings.HasPrefix(k, "_nats.") && (k == MetaRequiredLevel || k == MetaLevel || k == MetaVersion) {
+		if k == MetaFilter || strings.HasPrefix(k, "_nats.") && (k == MetaRequiredLevel || k == MetaLevel || k == MetaVersion) {
 			continue
 		}
 		if out == nil {

@@ -31,7 +31,9 @@ type Listener struct {
 	Port     int         // 0 is any free one
 	BasePath string      // "" or "/x", before every page
 	TLS      *tls.Config // nil is plain HTTP
-	Log      *slog.Logger
+	// Web, when set, serves /subscribe and /publish below BasePath.
+	Web http.Handler
+	Log *slog.Logger
 }
 
 // Listen opens the listener and serves. Until the broker is ready only health
@@ -46,7 +48,7 @@ func (m *Monitor) Listen(l Listener) (*Server, error) {
 		ln:   ln,
 		done: make(chan error, 1),
 		http: &http.Server{
-			Handler: m.Handler(l.BasePath), TLSConfig: l.TLS, ErrorLog: slog.NewLogLogger(l.Log.Handler(), slog.LevelDebug),
+			Handler: l.handler(m), TLSConfig: l.TLS, ErrorLog: slog.NewLogLogger(l.Log.Handler(), slog.LevelDebug),
 			ReadHeaderTimeout: 2 * time.Second, ReadTimeout: 5 * time.Second, WriteTimeout: 30 * time.Second,
 			IdleTimeout: time.Minute, MaxHeaderBytes: 64 << 10,
 		},
@@ -57,6 +59,21 @@ func (m *Monitor) Listen(l Listener) (*Server, error) {
 	}
 	go func() { s.done <- s.http.Serve(serve) }() // ends by Close, which waits
 	return s, nil
+}
+
+// handler serves the pages and, where asked for, the web's subscribers.
+func (l *Listener) handler(m *Monitor) http.Handler {
+	pages := m.Handler(l.BasePath)
+	if l.Web == nil {
+		return pages
+	}
+	base := strings.TrimSuffix("/"+strings.Trim(l.BasePath, "/"), "/")
+	mux := http.NewServeMux()
+	for _, path := range []string{"/subscribe", "/subscribe/", "/publish", "/publish/"} {
+		mux.Handle(base+path, l.Web)
+	}
+	mux.Handle("/", pages)
+	return mux
 }
 
 // Addr is where the server listens.

@@ -34,6 +34,7 @@ type executor struct {
 	at       stream.Position // the record that is taken, for errors
 	draws    uint64          // how often Random was asked
 	counts   map[counter]uint64
+	watchers []int     // nodes that want to hear of the watermark
 	written  []counter // undo log of counts: one entry for each addition
 	added    []uint64
 	contexts []*nodeContext // by depth of calls
@@ -50,6 +51,9 @@ func (x *executor) init(i *Instance) {
 	x.byID = map[uint16]int{}
 	for n, node := range i.graph.Nodes {
 		x.byID[node.ID] = n
+		if _, ok := node.Node.(stream.Watcher); ok {
+			x.watchers = append(x.watchers, n)
+		}
 	}
 }
 
@@ -151,7 +155,7 @@ func (x *executor) deliver(e graph.Edge, r *stream.Record) error {
 		key = nil
 	}
 	x.count(node.ID, "in", 1)
-	return x.call(e.Node, key, r, func(c *nodeContext) error { return node.Node.Process(c, e.Port, r) })
+	return x.call(e.Node, key, invocation{port: e.Port, r: r})
 }
 
 // emit makes a record an output.
@@ -168,12 +172,12 @@ func (x *executor) emit(sink int, r *stream.Record) error {
 
 // call calls a node. What it emits is passed on once it has returned well; what it did
 // before an error is undone.
-func (x *executor) call(n int, key []byte, r *stream.Record, f func(c *nodeContext) error) error {
+func (x *executor) call(n int, key []byte, in invocation) error {
 	node := &x.i.graph.Nodes[n]
 	c := x.context(n, key)
 	defer func() { x.depth-- }()
 	m, counts, timers, draws := x.overlay.Mark(), len(x.written), x.now.timers, x.draws
-	err, stack := guarded(c, f)
+	err, stack := guarded(c, in)
 	if failed := x.overlay.Err(); failed != nil {
 		return failed
 	}
@@ -181,7 +185,7 @@ func (x *executor) call(n int, key []byte, r *stream.Record, f func(c *nodeConte
 		x.overlay.Rollback(m)
 		x.uncount(counts)
 		x.now.timers, x.draws = timers, draws
-		return x.failed(failure{name: node.Name, policy: node.Policy, node: node, err: err, r: r, stack: stack})
+		return x.failed(failure{name: node.Name, policy: node.Policy, node: node, err: err, r: in.r, stack: stack})
 	}
 	for k := range c.emitted {
 		e := &c.emitted[k]
@@ -195,14 +199,33 @@ func (x *executor) call(n int, key []byte, r *stream.Record, f func(c *nodeConte
 	return nil
 }
 
-// guarded calls f and turns a panic into an error with its stack.
-func guarded(c *nodeContext, f func(c *nodeContext) error) (err error, stack []byte) { //nolint:revive // the stack belongs to the error
+// invocation is what a node is called with: a record on a port, else a timer, else how
+// far event time has come.
+type invocation struct {
+	r     *stream.Record
+	port  int
+	timer *stream.Timer
+	event stream.Time
+}
+
+// guarded calls a node and turns a panic into an error with its stack.
+func guarded(c *nodeContext, in invocation) (err error, stack []byte) { //nolint:revive // the stack belongs to the error
 	defer func() {
 		if p := recover(); p != nil {
 			err, stack = fmt.Errorf("panic: %v", p), debug.Stack()
 		}
 	}()
-	return f(c), nil
+	switch {
+	case in.r != nil:
+		err = c.node.Node.Process(c, in.port, in.r)
+	case in.timer != nil:
+		err = c.node.Node.OnTimer(c, *in.timer)
+	default:
+		if w, ok := c.node.Node.(stream.Watcher); ok {
+			err = w.OnWatermark(c, in.event)
+		}
+	}
+	return err, nil
 }
 
 // failure is a record (or a timer, without r) that a step can't process.

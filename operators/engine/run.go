@@ -217,11 +217,9 @@ func (x *executor) advance() error {
 	if !moved {
 		return nil
 	}
-	for n, node := range x.i.graph.Nodes {
-		if watcher, ok := node.Node.(stream.Watcher); ok {
-			if err := x.call(n, nil, nil, func(c *nodeContext) error { return watcher.OnWatermark(c, w) }); err != nil {
-				return err
-			}
+	for _, n := range x.watchers {
+		if err := x.call(n, nil, invocation{event: w}); err != nil {
+			return err
 		}
 	}
 	return nil

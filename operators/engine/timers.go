@@ -69,7 +69,7 @@ func (x *executor) moment(kind stream.TimerKind, at stream.Time) error {
 			t.At = early(t, node.Lag)
 			x.overlay.Delete(k)
 			x.fired = true
-			if err := x.call(n, key, nil, func(c *nodeContext) error { return node.Node.OnTimer(c, t) }); err != nil {
+			if err := x.call(n, key, invocation{timer: &t}); err != nil {
 				return err
 			}
 		}

@@ -25,6 +25,9 @@ func (m *machine) Apply(l *raft.Log) any { return m.ApplyBatch([]*raft.Log{l})[0
 // have yet.
 func (m *machine) ApplyBatch(logs []*raft.Log) []any {
 	g := m.group
+	if g.committer != nil {
+		g.committer.Committed(logs[len(logs)-1].Index)
+	}
 	applied := g.applied.Load()
 	m.entries = m.entries[:0]
 	var bytes int64

@@ -31,6 +31,7 @@ type Group struct {
 	closers   []io.Closer
 	replica   string // its id in raft's configuration
 	trans     raft.Transport
+	committer committer       // the same, or nil
 	ctx       context.Context // ends with the group
 	cancel    context.CancelFunc
 	meters    groupMeters

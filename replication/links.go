@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/hashicorp/raft"
 	"github.com/heraldmq/herald/replication/peer"
@@ -16,6 +17,15 @@ type raftTransport interface {
 	raft.Transport
 	raft.WithPreVote
 	raft.WithClose
+}
+
+// committer is a transport that tells followers of commits by itself.
+type committer interface{ Committed(index uint64) }
+
+// transportOptions is what the transport of a group is made with.
+type transportOptions struct {
+	prefetch     prefetch
+	beat, notice time.Duration
 }
 
 // handler answers a call.
@@ -33,7 +43,7 @@ type links interface {
 	Call(ctx context.Context, to, method string, body []byte) ([]byte, error)
 	HandleStream(method string, h func(ctx context.Context, from string, body []byte, w io.Writer) error)
 	OpenStream(ctx context.Context, to, method string, body []byte) (io.ReadCloser, error)
-	Transport(group topics.GroupID, replica string, p prefetch) raftTransport
+	Transport(group topics.GroupID, replica string, o transportOptions) raftTransport
 	// OnChange registers who is told, in order and on one goroutine, that a node was
 	// connected, or that its process is known to have ended.
 	OnChange(up, dead func(node string))
@@ -57,9 +67,9 @@ func (n network) Peers() []string {
 
 func (n network) Handle(method string, h handler) { n.Network.Handle(method, h) }
 
-func (n network) Transport(group topics.GroupID, replica string, p prefetch) raftTransport {
+func (n network) Transport(group topics.GroupID, replica string, o transportOptions) raftTransport {
 	t := n.Network.Transport(group, replica)
-	t.Prefetch = p
+	t.Prefetch, t.Beat, t.Notice = o.prefetch, o.beat, o.notice
 	return t
 }
 

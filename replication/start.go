@@ -16,6 +16,10 @@ import (
 	"github.com/heraldmq/herald/topics"
 )
 
+// noticeWithin is how long a follower may not know that an entry is committed, when
+// no other follows. Clients wait for it: what they make shall be there on every node.
+const noticeWithin = 2 * time.Millisecond
+
 // joinMax is how long Start waits for a leader.
 const joinMax = time.Minute
 
@@ -152,7 +156,13 @@ func (g *Group) transport() (raft.Transport, *guard.Loopback, error) {
 	n := g.node
 	switch {
 	case n.links != nil:
-		return guard.Transport{Transport: n.links.Transport(g.id, g.replica, g.prefetch)}, nil, nil
+		o := transportOptions{prefetch: g.prefetch, notice: noticeWithin}
+		if n.cfg.HeartbeatTimeout >= time.Second {
+			o.beat = n.cfg.HeartbeatTimeout / 4
+		}
+		t := n.links.Transport(g.id, g.replica, o)
+		g.committer, _ = t.(committer)
+		return guard.Transport{Transport: t}, nil, nil
 	case n.cfg.Transport != nil:
 		t, err := n.cfg.Transport(g.id, n.cfg.NodeID)
 		return guard.Transport{Transport: t}, nil, err
@@ -167,7 +177,12 @@ func (g *Group) raftConfig() *raft.Config {
 	conf.LocalID = raft.ServerID(g.replica)
 	conf.HeartbeatTimeout = n.cfg.HeartbeatTimeout
 	conf.ElectionTimeout = n.cfg.HeartbeatTimeout
-	conf.LeaderLeaseTimeout = max(n.cfg.HeartbeatTimeout/2, 5*time.Millisecond)
+	// No read relies on the lease, see Linearize: it only says when a leader that is cut
+	// off gives up. Heartbeats are a quarter of it apart.
+	conf.LeaderLeaseTimeout = max(n.cfg.HeartbeatTimeout, 5*time.Millisecond)
+	if g.committer != nil {
+		conf.CommitTimeout = max(n.cfg.HeartbeatTimeout/2, conf.CommitTimeout)
+	}
 	conf.MaxAppendEntries = callerMax
 	conf.BatchApplyCh = true
 	conf.NoSnapshotRestoreOnStart = true

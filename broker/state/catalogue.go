@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -23,6 +24,10 @@ type catalogueMachine struct {
 	table func() // nodes or groups changed
 	other func() // it is all another one
 
+	marked  atomic.Pointer[func(replication.Mark)] // told of markers
+	marking atomic.Bool                            // one is being summed up
+	spawn   func(func()) bool                      // runs what Close waits for
+
 	mu sync.RWMutex
 	c  *catalogue.Catalogue
 }
@@ -34,7 +39,7 @@ func (m *catalogueMachine) Applied() topics.Index { return 0 }
 func (m *catalogueMachine) Apply(entries []replication.Entry) []any {
 	out := make([]any, len(entries))
 	for i := range entries {
-		r, err := m.applyOne(entries[i].Data)
+		r, err := m.applyOne(entries[i].Index, entries[i].Data)
 		if err != nil {
 			m.fatal(fmt.Errorf("apply entry %d of the catalogue: %w", entries[i].Index, err))
 			return out
@@ -57,14 +62,18 @@ func (m *catalogueMachine) tell(r *catalogue.Result) {
 	}
 }
 
-func (m *catalogueMachine) applyOne(entry []byte) (catalogue.Result, error) {
+func (m *catalogueMachine) applyOne(i topics.Index, entry []byte) (catalogue.Result, error) {
 	cmd, err := catalogue.DecodeCommand(entry)
 	if err != nil {
 		return catalogue.Result{}, err
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.c.Apply(cmd)
+	r, err := m.c.Apply(cmd)
+	if r.Mark {
+		m.mark(i)
+	}
+	return r, err
 }
 
 // Snapshot returns the catalogue as it is now.

@@ -297,7 +297,7 @@ func replicated(r int, name string, subjects ...string) topics.Config {
 func (f *fleet) same(topic string) {
 	f.Helper()
 	f.wait("the replicas of "+topic+" hold the same", func() (bool, string) {
-		var digests []string
+		var digests, details []string
 		for _, n := range f.names() {
 			t, ok := f.nodes[n].Topic("A", topic)
 			if !ok || !slices.Contains(t.Group().Nodes(), n) {
@@ -311,7 +311,8 @@ func (f *fleet) same(topic string) {
 				f.Fatal(err)
 			}
 			digests = append(digests, fmt.Sprint(d))
+			details = append(details, fmt.Sprintf("%s: group %d, %d moves, here %d, moving %t, %+v", n, t.Group().ID(), t.moves.Load(), t.Data().Moves(), t.Moving(), t.Data().State()))
 		}
-		return len(slices.Compact(slices.Clone(digests))) == 1, fmt.Sprint(digests)
+		return len(slices.Compact(slices.Clone(digests))) == 1, fmt.Sprint(digests, details)
 	})
 }

@@ -36,7 +36,6 @@ func (f *fleet) settled(topic string, replicas int) {
 		}
 		return true, ""
 	})
-	f.same(topic)
 }
 
 // rescale asks for another number of replicas, until somebody takes it.
@@ -256,6 +255,7 @@ func TestConsumersKeepTheirPlaceInAMove(t *testing.T) {
 	want, state := before.Consumer("c"), before.State()
 	f.rescale("T", 3)
 	f.settled("T", 3)
+	f.same("T")
 	for _, n := range f.names() {
 		topic, _ := f.nodes[n].Topic("A", "T")
 		var got *consumer.Consumer

@@ -111,7 +111,7 @@ func (s *State) open() (err error) {
 		s.o.NodeID = s.node.ID()
 	}
 	s.o.ServerName = cmp.Or(s.o.ServerName, s.o.NodeID)
-	s.catalogue = &catalogueMachine{fatal: s.fail, told: s.advertisementChanged, c: catalogue.New()}
+	s.catalogue = &catalogueMachine{fatal: s.fail, spawn: s.spawn, told: s.advertisementChanged, c: catalogue.New()}
 	if s.o.Network != nil {
 		s.cl = newCluster(s)
 		s.catalogue.topic, s.catalogue.table, s.catalogue.other = s.catalogueTopic, s.cl.changed, s.catalogueRestored

@@ -58,7 +58,7 @@ func New() *Catalogue {
 // to this program (topics.ErrBadEntry); a refusal is in Result.Fault, and then
 // nothing has changed.
 func (c *Catalogue) Apply(cmd *Command) (Result, error) {
-	c.clock = max(c.clock, cmd.Time)
+	c.clock = max(c.clock, cmd.Time) // a marker has none
 	switch cmd.Op {
 	case OpCreateTopic:
 		return c.createTopic(cmd)
@@ -72,6 +72,8 @@ func (c *Catalogue) Apply(cmd *Command) (Result, error) {
 		return c.forgetTopic(cmd), nil
 	case OpMoveTopic:
 		return c.moveTopic(cmd)
+	case OpMark:
+		return Result{Mark: true}, nil
 	case OpAdvertise:
 		return c.advertise(cmd), nil
 	case OpWithdraw:

@@ -18,6 +18,7 @@ const (
 	OpDeleteTopic Op = "topic.delete" // Account, Name → *Topic, now Deleting
 	OpForgetTopic Op = "topic.forget" // Topic: the data group has dropped it
 	OpMoveTopic   Op = "topic.move"   // Topic, Step; Target with MoveStart, else Revision: the number of the move → *Topic
+	OpMark        Op = "mark"         // nothing changes, and every replica says what it holds
 	OpAdvertise   Op = "adv.put"      // Account, ID, Body → *Advertisement and its Event, none if nothing changed
 	OpPutNode     Op = "node.put"     // Node: new, or its state or address where they are given
 	OpPutGroup    Op = "group.put"    // Group: new (Revision 1), or in place of the one with the Revision before
@@ -74,5 +75,6 @@ type Result struct {
 	Advertisement *Advertisement
 	Event         *Event // what to tell those who watch advertisements
 	Tables        bool   // nodes or groups have changed
+	Mark          bool   // OpMark
 	Fault         *topics.Fault
 }

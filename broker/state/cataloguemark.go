@@ -1,0 +1,45 @@
+package state
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/heraldmq/herald/replication"
+	"github.com/heraldmq/herald/topics"
+	"github.com/heraldmq/herald/topics/catalogue"
+)
+
+var _ replication.Marked = (*catalogueMachine)(nil)
+
+// Marker implements replication.Marked. All markers of the catalogue are full ones.
+func (m *catalogueMachine) Marker(bool) []byte {
+	b, err := json.Marshal(&catalogue.Command{Op: catalogue.OpMark})
+	if err != nil {
+		m.fatal(fmt.Errorf("encode a marker: %w", err)) // plain data always encodes
+	}
+	return b
+}
+
+// OnMark implements replication.Marked.
+func (m *catalogueMachine) OnMark(f func(replication.Mark)) { m.marked.Store(&f) }
+
+// mark says what this replica holds. Summing it up takes a while, so it is done beside
+// the application of commands; when that is slower than markers come, some are left out.
+func (m *catalogueMachine) mark(i topics.Index) {
+	tell := m.marked.Load()
+	if tell == nil || !m.marking.CompareAndSwap(false, true) {
+		return
+	}
+	frozen := m.c.Freeze()
+	if !m.spawn(func() {
+		defer m.marking.Store(false)
+		digest, err := frozen.Digest()
+		if err != nil {
+			m.fatal(fmt.Errorf("sum up the catalogue: %w", err))
+			return
+		}
+		(*tell)(replication.Mark{Index: i, Digest: digest, Known: true, Full: true})
+	}) {
+		m.marking.Store(false)
+	}
+}

@@ -1,0 +1,53 @@
+package state
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/heraldmq/herald/replication"
+	"github.com/heraldmq/herald/topics/catalogue"
+)
+
+// TestReplicasOfTheCatalogueAreCompared: they agree, and one that holds something else is
+// found out.
+func TestReplicasOfTheCatalogueAreCompared(t *testing.T) {
+	f := startFleet(t, 3, func(o *Options) {
+		o.tune = func(c *replication.Config) { c.DigestInterval = 100 * time.Millisecond }
+	})
+	f.create("a", replicated(3, "T", "t.>"))
+	leader := func() *member { return f.nodes[f.nodes["a"].CatalogueLeader()] }
+	f.wait("all agree", func() (bool, string) {
+		n := leader()
+		if n == nil {
+			return false, "nobody leads"
+		}
+		st := n.meta.Load().Digests()
+		return st.Agreed > 0 && st.Divergences == 0, fmt.Sprintf("%+v", st)
+	})
+	odd := f.nodes[f.notLeadingCatalogue()]
+	odd.catalogue.mu.Lock()
+	_, err := odd.catalogue.c.Apply(&catalogue.Command{Op: catalogue.OpPutNode, Node: &catalogue.Node{Name: "nobody"}, Time: 1})
+	odd.catalogue.mu.Unlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.create("b", replicated(3, "U", "u.>"))
+	f.wait("the odd one is found out", func() (bool, string) {
+		n := leader()
+		if n == nil {
+			return false, "nobody leads"
+		}
+		st := n.meta.Load().Digests()
+		return st.Divergences > 0, fmt.Sprintf("%+v", st)
+	})
+}
+
+func (f *fleet) notLeadingCatalogue() string {
+	for _, n := range f.names() {
+		if !f.nodes[n].IsCatalogueLeader() {
+			return n
+		}
+	}
+	return ""
+}

@@ -124,7 +124,7 @@ func (d *durable) join(o *config.Options) {
 	d.copies = sourcing.New(so)
 	l := o.JetStream.Limits
 	d.api = jetstream.New(jetstream.Options{
-		State: d.state, Peers: peers, Server: b.front, Engine: d.engines.of, Sources: d.copies.Info, Mirrors: d.copies.Mirrors, Now: d.now,
+		State: d.state, Peers: peers, Server: b.front, Filters: b.filters, Engine: d.engines.of, Sources: d.copies.Info, Mirrors: d.copies.Mirrors, Now: d.now,
 		ServerName: b.name(o), Domain: o.JetStream.Domain, Cluster: o.Cluster.Name, Lenient: !o.JetStream.Strict,
 		MaxDuplicates: l.DuplicateWindow, MaxRequestBatch: l.MaxRequestBatch, MaxAckPending: max(l.MaxAckPending, 0),
 		QueueLimit: o.JetStream.RequestQueue, Log: b.cfg.Log,
@@ -140,6 +140,11 @@ func (d *durable) now() time.Time { return time.Unix(0, int64(d.state.Now())) }
 func (d *durable) serve(o *config.Options) error {
 	err := d.state.Start(state.Hooks{
 		OnTopic: d.onTopic,
+		OnLeaving: func(t *state.Topic) {
+			if e := d.engines.of(t.Group().ID()); e != nil {
+				e.TopicLeaving(t.ID())
+			}
+		},
 		OnGrown: func(g *state.Group, ids []topics.TopicID) {
 			if e := d.engines.of(g.ID()); e != nil {
 				e.Grown(ids)

@@ -69,9 +69,14 @@ func (d *durable) onGroup(g *state.Group, local bool) {
 // onTopic lets the front capture for a topic, or no longer. It runs where
 // entries are applied and doesn't block.
 func (d *durable) onTopic(t *state.Topic, c state.Change) {
-	if c == state.Deleted {
-		if e := d.engines.of(t.Group().ID()); e != nil {
+	if e := d.engines.of(t.Group().ID()); e != nil {
+		switch c {
+		case state.Deleted:
 			e.TopicDeleted(t.ID())
+		case state.Frozen:
+			e.TopicFrozen(t.ID())
+		case state.Moved:
+			e.TopicArrived(t.ID())
 		}
 	}
 	d.copies.TopicChanged(t, c)
@@ -129,6 +134,7 @@ func (d *durable) engineOptions(g *state.Group, o *config.Options) delivery.Opti
 			return nil
 		},
 		Proposer: g,
+		Filters:  d.b.filters,
 		DeleteConsumer: func(id topics.TopicID, name string) {
 			select {
 			case d.unused <- unusedConsumer{id, name}:

@@ -34,8 +34,10 @@ type executor struct {
 	at       stream.Position // the record that is taken, for errors
 	draws    uint64          // how often Random was asked
 	counts   map[counter]uint64
-	watchers []int     // nodes that want to hear of the watermark
-	written  []counter // undo log of counts: one entry for each addition
+	flows    [][2]uint64 // by node: records in and out, which are counted most
+	ticks    []int32     // undo log of flows: twice the node, and one for out
+	watchers []int       // nodes that want to hear of the watermark
+	written  []counter   // undo log of counts: one entry for each addition
 	added    []uint64
 	contexts []*nodeContext // by depth of calls
 	depth    int
@@ -49,6 +51,7 @@ type counter struct {
 func (x *executor) init(i *Instance) {
 	x.i = i
 	x.byID = map[uint16]int{}
+	x.flows = make([][2]uint64, len(i.graph.Nodes))
 	for n, node := range i.graph.Nodes {
 		x.byID[node.ID] = n
 		if _, ok := node.Node.(stream.Watcher); ok {
@@ -67,7 +70,8 @@ func (x *executor) begin(o *state.Overlay, clock stream.Time, before *moment) {
 	x.now.clock = clock
 	x.reads, x.outputs = nil, nil
 	x.inBytes, x.outBytes, x.draws, x.depth, x.fired = 0, 0, 0, 0, false
-	x.counts, x.written, x.added = map[counter]uint64{}, x.written[:0], x.added[:0]
+	x.counts, x.written, x.added, x.ticks = map[counter]uint64{}, x.written[:0], x.added[:0], x.ticks[:0]
+	clear(x.flows)
 }
 
 // size is how big the step is, for its bound.
@@ -93,7 +97,7 @@ type mark struct {
 }
 
 func (x *executor) mark() mark {
-	x.written, x.added = x.written[:0], x.added[:0]
+	x.written, x.added, x.ticks = x.written[:0], x.added[:0], x.ticks[:0]
 	x.saved.CopyFrom(x.now.tracker)
 	return mark{
 		overlay: x.overlay.Mark(), outputs: len(x.outputs), outBytes: x.outBytes, counts: 0,
@@ -105,7 +109,7 @@ func (x *executor) mark() mark {
 func (x *executor) back(m mark) {
 	x.overlay.Rollback(m.overlay)
 	x.outputs, x.outBytes = x.outputs[:m.outputs], m.outBytes
-	x.uncount(m.counts)
+	x.uncount(m.counts, 0)
 	x.now.tracker.CopyFrom(x.saved)
 	x.event, x.now.timers, x.draws, x.depth = m.event, m.timers, m.draws, 0
 }
@@ -116,7 +120,17 @@ func (x *executor) count(node uint16, name string, n uint64) {
 	x.written, x.added = append(x.written, c), append(x.added, n)
 }
 
-func (x *executor) uncount(to int) {
+// tick counts a record in (0) or out (1) of a node.
+func (x *executor) tick(node, out int) {
+	x.flows[node][out]++
+	x.ticks = append(x.ticks, int32(2*node+out))
+}
+
+func (x *executor) uncount(to, ticks int) {
+	for _, t := range x.ticks[ticks:] {
+		x.flows[t/2][t%2]--
+	}
+	x.ticks = x.ticks[:ticks]
 	for k := len(x.written) - 1; k >= to; k-- {
 		x.counts[x.written[k]] -= x.added[k]
 	}
@@ -125,6 +139,13 @@ func (x *executor) uncount(to int) {
 
 // writeCounts adds the step's counts to those of all steps.
 func (x *executor) writeCounts() {
+	for n := range x.flows {
+		for out, name := range [2]string{"in", "out"} {
+			if c := x.flows[n][out]; c > 0 {
+				x.counts[counter{x.i.graph.Nodes[n].ID, name}] += c
+			}
+		}
+	}
 	names := make([]counter, 0, len(x.counts))
 	for c, n := range x.counts {
 		if n > 0 {
@@ -154,7 +175,7 @@ func (x *executor) deliver(e graph.Edge, r *stream.Record) error {
 	if !node.Keyed {
 		key = nil
 	}
-	x.count(node.ID, "in", 1)
+	x.tick(e.Node, 0)
 	return x.call(e.Node, key, invocation{port: e.Port, r: r})
 }
 
@@ -176,20 +197,20 @@ func (x *executor) call(n int, key []byte, in invocation) error {
 	node := &x.i.graph.Nodes[n]
 	c := x.context(n, key)
 	defer func() { x.depth-- }()
-	m, counts, timers, draws := x.overlay.Mark(), len(x.written), x.now.timers, x.draws
+	m, counts, ticks, timers, draws := x.overlay.Mark(), len(x.written), len(x.ticks), x.now.timers, x.draws
 	err, stack := guarded(c, in)
 	if failed := x.overlay.Err(); failed != nil {
 		return failed
 	}
 	if err != nil {
 		x.overlay.Rollback(m)
-		x.uncount(counts)
+		x.uncount(counts, ticks)
 		x.now.timers, x.draws = timers, draws
 		return x.failed(failure{name: node.Name, policy: node.Policy, node: node, err: err, r: in.r, stack: stack})
 	}
 	for k := range c.emitted {
 		e := &c.emitted[k]
-		x.count(node.ID, "out", 1)
+		x.tick(n, 1)
 		for _, to := range e.to {
 			if err := x.deliver(to, e.r); err != nil {
 				return err

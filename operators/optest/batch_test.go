@@ -139,7 +139,7 @@ func TestAgainstBatch(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for seed := range uint64(5) {
 				all := random(rand.New(rand.NewPCG(seed, 13)), 200)
-				got := drain(t, kind{steps: c.steps}, all)
+				got := drainAll(t, kind{steps: c.steps}, all)
 				want := c.batch(only(all, "a", ""), only(all, "b", ""))
 				slices.Sort(got)
 				slices.Sort(want)

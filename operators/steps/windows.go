@@ -63,6 +63,8 @@ type Windows struct {
 	Allow       time.Duration // how long after its end a window waits for late records
 	Processing  bool          // by the logged clock
 	Changes     bool          // emit at each change, not at the end
+
+	sub []byte // scratch
 }
 
 const stateWindows = "w"
@@ -108,8 +110,8 @@ func (n *Windows) Process(c stream.Context, _ int, r *stream.Record) error {
 		c.Side(stream.SideLate, r, "its windows are closed")
 		return nil
 	}
-	var space [16]byte
-	sub := appendTime(space[:0], pane)
+	n.sub = appendTime(n.sub[:0], pane)
+	sub := n.sub
 	old, there := c.State().Get(stateWindows, sub)
 	row, err := n.all().loadOrNew(old, there)
 	if err != nil {

@@ -214,15 +214,15 @@ var (
 
 // Eval evaluates the expression over a message.
 func (p *Program) Eval(m Message) (value.Value, error) {
-	a := &activation{m: m}
-	if v, ok := p.evalQuick(a); ok {
+	v, ok, this, err := p.evalQuick(m)
+	if ok {
 		return v, nil
 	}
-	out, err := p.eval(a)
+	out, err := p.eval(m, this, err)
 	if err != nil {
 		return value.Value{}, err
 	}
-	v, err := toValue(out)
+	v, err = toValue(out)
 	if err != nil {
 		return value.Value{}, fmt.Errorf("%w: %w", ErrType, err)
 	}
@@ -231,43 +231,44 @@ func (p *Program) Eval(m Message) (value.Value, error) {
 
 // Match evaluates an expression of CompileMatch.
 func (p *Program) Match(m Message) (bool, error) {
-	a := &activation{m: m}
-	if v, ok := p.evalQuick(a); ok {
+	v, ok, this, err := p.evalQuick(m)
+	if ok {
 		if v.Kind() != value.Bool {
 			return false, fmt.Errorf("%w: %s instead of true or false", ErrType, v.Kind())
 		}
 		return v.Bool(), nil
 	}
-	out, err := p.eval(a)
+	out, err := p.eval(m, this, err)
 	if err != nil {
 		return false, err
 	}
-	b, ok := out.(types.Bool)
-	if !ok {
+	b, isBool := out.(types.Bool)
+	if !isBool {
 		return false, fmt.Errorf("%w: %s instead of true or false", ErrType, out.Type().TypeName())
 	}
 	return bool(b), nil
 }
 
-// evalQuick evaluates without CEL, where that gives a result. The payload, once asked
-// for, stays in a.
-func (p *Program) evalQuick(a *activation) (value.Value, bool) {
+// evalQuick evaluates without CEL, where that gives a result. The payload, once it has
+// been asked for, is this, unless that failed.
+func (p *Program) evalQuick(m Message) (out value.Value, ok bool, this ref.Val, err error) {
 	if p.quick == nil || !p.uses.payload {
-		return value.Value{}, false
+		return out, false, nil, nil
 	}
-	v, err := a.m.Payload()
+	v, err := m.Payload()
 	if err != nil {
-		a.fail(err)
-		return value.Value{}, false
+		return out, false, nil, err
 	}
-	out, ok := p.quick(v)
-	if !ok {
-		a.payload = fromValue(v)
+	if out, ok = p.quick(v); !ok {
+		this = fromValue(v)
 	}
-	return out, ok
+	return out, ok, this, nil
 }
 
-func (p *Program) eval(a *activation) (ref.Val, error) {
+// eval evaluates with CEL. this and failed are what came of asking for the payload,
+// where that was done.
+func (p *Program) eval(m Message, this ref.Val, failed error) (ref.Val, error) {
+	a := &activation{m: m, payload: this, failed: failed}
 	out, _, err := p.run.Eval(a)
 	if a.err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrEval, a.err)

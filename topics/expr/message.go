@@ -28,7 +28,8 @@ type Message interface {
 type activation struct {
 	m       Message
 	payload ref.Val // once asked for
-	err     error   // why the payload can't be had
+	failed  error   // what came of asking for it, where that was done
+	err     error   // why the payload can't be had, once it is missed
 }
 
 func (a *activation) Parent() interpreter.Activation { return nil }
@@ -37,12 +38,7 @@ func (a *activation) ResolveName(name string) (any, bool) {
 	switch name {
 	case "this":
 		if a.payload == nil {
-			v, err := a.m.Payload()
-			if err != nil {
-				a.fail(err)
-			} else {
-				a.payload = fromValue(v)
-			}
+			a.ask()
 		}
 		return a.payload, true
 	case "subject":
@@ -73,9 +69,17 @@ func (a *activation) ResolveName(name string) (any, bool) {
 	return nil, false
 }
 
-func (a *activation) fail(err error) {
-	a.err = err
-	a.payload = types.WrapErr(err)
+// ask asks for the payload, unless that was done.
+func (a *activation) ask() {
+	v, err := value.Value{}, a.failed
+	if err == nil {
+		v, err = a.m.Payload()
+	}
+	if err != nil {
+		a.err, a.payload = err, types.WrapErr(err)
+		return
+	}
+	a.payload = fromValue(v)
 }
 
 // eachHeader calls f for each line of a header block behind the first. Names keep

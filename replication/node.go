@@ -204,6 +204,9 @@ func (n *Node) GroupDir(id topics.GroupID) (string, error) {
 // fail reports the first failure the node can't survive.
 func (n *Node) fail(err error) {
 	n.fatal.Do(func() {
+		if errors.Is(err, disk.ErrHung) {
+			n.hangUp()
+		}
 		if n.cfg.Fatal != nil {
 			n.cfg.Fatal(err)
 			return
@@ -211,6 +214,24 @@ func (n *Node) fail(err error) {
 		n.cfg.Log.Error("the node can't go on", "error", err)
 		os.Exit(70) // EX_SOFTWARE: whoever supervises the process restarts it
 	})
+}
+
+// hangUp closes the links to the peers, before anything else is done: a process
+// can't end while one of its threads hangs in the kernel, its connections stay, and
+// the others would wait for it until their patience is over.
+func (n *Node) hangUp() {
+	if n.cfg.Network == nil {
+		return
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = n.cfg.Network.Close()
+	}()
+	select {
+	case <-done:
+	case <-time.After(500 * time.Millisecond): // something in it waits for the disk
+	}
 }
 
 // Start starts a group and hands it to sm. A new group is bootstrapped with

@@ -95,7 +95,7 @@ func Test14HungDisk(t *testing.T) {
 	var times []time.Duration
 	for range pick(1, 6) {
 		n := w.leader("T")
-		p := w.publish("T", fmt.Sprintf("after%d", len(times)), func(p *publisher) { p.window = 64 }, w.others(n)...)
+		p := w.publish("T", fmt.Sprintf("after%d", len(times)), func(p *publisher) { p.window, p.every, p.wait = 64, 10*time.Millisecond, 150*time.Millisecond }, w.others(n)...)
 		w.progress(30 * time.Second)
 		in, err := n.Inject("fdatasync,fsync:delay_enter=30000000")
 		w.must(err)

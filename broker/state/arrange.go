@@ -39,6 +39,7 @@ func (s *State) tables() tables {
 func (c *cluster) arrange(ctx context.Context) {
 	t := c.s.tables()
 	c.refuseRemoved(t.nodes)
+	c.sweepLeftovers(&t)
 	if voters, others := catalogueMembers(t.nodes); len(voters) > 0 {
 		c.s.meta.Load().SetMembers(voters, others)
 	}

@@ -35,6 +35,7 @@ type cluster struct {
 	control     control      // of the cluster's goroutine
 	held        usageCache
 	moves       moves
+	swept       bool          // of the cluster's goroutine: no files are left of replicas that went
 	pieces      pieces        // of messages that other nodes forward
 	returning   sync.Map      // pieceKey: what comes is sent back, until a mark
 	asking      chan struct{} // a slot for each Submit on its way to another node

@@ -108,10 +108,10 @@ func (c *cluster) freezeHere(q *moveRequest) error {
 	if t.Group() != g {
 		return errMoving
 	}
+	r.queue.hold(t)
 	if c.s.hooks.OnLeaving != nil {
 		c.s.hooks.OnLeaving(t)
 	}
-	r.queue.hold(t)
 	// The freeze may take effect after a deadline: then it must be known.
 	result, err := g.askHere(r.ctx, topics.RecordTopicMove, appendMove(nil, q.Topic, q.Number, q.Pass, store.MoveFreeze))
 	f, _ := result.(*topics.Fault)

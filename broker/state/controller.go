@@ -27,6 +27,7 @@ type control struct {
 	refused  []string // nodes the network refuses
 	retry    map[topics.GroupID]time.Time
 	passed   time.Time // when a lead was last given back
+	pulses   map[topics.GroupID]pulse
 	led      bool
 	balanced time.Time // since when nothing is left to do but that
 	settled  time.Time // when topics were last looked through for what is half done
@@ -36,6 +37,10 @@ type control struct {
 const (
 	passEvery = 3 * time.Second
 	passCalm  = 2 * time.Second // after the last change of anything
+	// passBusy is how many entries a second a group commits that isn't disturbed for the
+	// sake of balance, for passPatience.
+	passBusy     = 20
+	passPatience = time.Minute
 
 	settleEvery = 30 * time.Second // what a group that nobody led kept from being settled
 )
@@ -255,6 +260,41 @@ func (c *cluster) planInput(t *tables) (nodes []placement.Node, groups []placeme
 	return nodes, groups
 }
 
+// pulse is how much a group had to do when it was last looked at.
+type pulse struct {
+	at    time.Time
+	index topics.Index
+	since time.Time // it has been busy; zero when it isn't
+}
+
+// disturbed tells whether passing a group's lead on now would be felt: its readers'
+// requests end with it, and its publishers wait. A group without a replica here looks
+// quiet.
+func (c *cluster) disturbed(id topics.GroupID, now time.Time) bool {
+	g := c.s.Group(id)
+	if g == nil || !g.Local() {
+		return false
+	}
+	if c.control.pulses == nil {
+		c.control.pulses = map[topics.GroupID]pulse{}
+	}
+	p := c.control.pulses[id]
+	if d := now.Sub(p.at); d >= time.Second {
+		index := g.Stats().Committed
+		unknown := d > time.Minute
+		busy := unknown || index > p.index && float64(index-p.index) > passBusy*d.Seconds()
+		switch {
+		case !busy:
+			p.since = time.Time{}
+		case p.since.IsZero() || unknown:
+			p.since = now
+		}
+		p.at, p.index = now, index
+		c.control.pulses[id] = p
+	}
+	return !p.since.IsZero() && now.Sub(p.since) < passPatience
+}
+
 // passLeads gives a lead back to the node that is preferred, when all is calm: one
 // at a time.
 func (c *cluster) passLeads(ctx context.Context) {
@@ -265,7 +305,8 @@ func (c *cluster) passLeads(ctx context.Context) {
 	for _, g := range c.s.tables().groups {
 		who, led := c.led(g.ID)
 		to := g.Nodes[0]
-		if who == "" || who == to || !c.online(to) || c.isLame(to) || !slices.Contains(led.Current, to) {
+		if who == "" || who == to || !c.online(to) || c.isLame(to) || !slices.Contains(led.Current, to) ||
+			c.disturbed(g.ID, now) {
 			continue
 		}
 		c.control.passed = now

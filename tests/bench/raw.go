@@ -248,6 +248,10 @@ func rawConsume(url, stream, consumer string, ack bool, size, total int) (float6
 					if len(buf)-used-eol-1 < length+2 {
 						break
 					}
+					// A status ends one of the two requests: the lead moved, or it expired.
+					if status := buf[used+eol+1:]; bytes.HasPrefix(status, []byte("NATS/1.0 4")) || bytes.HasPrefix(status, []byte("NATS/1.0 5")) {
+						acks = append(acks, next()...)
+					}
 					used += eol + 1 + length + 2
 					continue
 				}

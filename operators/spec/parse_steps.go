@@ -10,6 +10,7 @@ import (
 // step reads a step and adds it to those of the spec.
 func (d *reader) step(s *Spec, n *yaml.Node) {
 	st := Step{At: at(n)}
+	before := len(d.all)
 	var having Expr
 	bodies := 0
 	body := func(read func(n *yaml.Node) Body) func(n *yaml.Node) {
@@ -42,6 +43,9 @@ func (d *reader) step(s *Spec, n *yaml.Node) {
 		d.problem(at(n), "with belongs to process; a join has it inside")
 	}
 	if bodies == 0 {
+		if len(d.all) > before {
+			return // a misspelt kind is enough said
+		}
 		d.problem(at(n), "a step says what it does: filter, map, project, flatmap, key, union, split, deduplicate, window, aggregate, top, join, table, process or assert")
 		return
 	}

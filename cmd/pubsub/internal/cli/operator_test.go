@@ -44,7 +44,7 @@ func TestOperatorFiles(t *testing.T) {
 	}{
 		{"operator lint " + good, exitOK, "repeatable"},
 		{"operator lint -o json " + good, exitOK, `"operator": "big"`},
-		{"operator lint " + bad, exitUsage, `bad.yaml:4:9: a step has no "filtre" (did you mean "filter"?)`},
+		{"operator lint " + bad, exitUsage, `bad.yaml:4:10: a step has no "filtre" (did you mean "filter"?)`},
 		{"operator lint", exitUsage, "needs FILE"},
 		{"operator lint " + filepath.Join(dir, "none.yaml"), exitError, "no such file"},
 		{"operator graph " + good, exitOK, "filter filter_1"},

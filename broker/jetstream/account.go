@@ -148,7 +148,7 @@ func (a *accountAPI) pull(m *front.Message, t *state.Topic, consumer string) boo
 		return false
 	}
 	if !e.Pull(t.ID(), consumer, string(m.Reply), m.Header, m.Payload) {
-		if !e.Leads() {
+		if !e.Leads() || t.Moving() {
 			return false
 		}
 		unheard(m)
@@ -175,7 +175,7 @@ func (a *accountAPI) onAck(m *front.Message) {
 
 func (a *accountAPI) ack(m *front.Message, t *state.Topic) bool {
 	e := a.s.engine(t)
-	return e != nil && (e.Ack(a.name, m.Subject, m.Reply, m.Payload) || e.Leads())
+	return e != nil && (e.Ack(a.name, m.Subject, m.Reply, m.Payload) || e.Leads() && !t.Moving())
 }
 
 func (a *accountAPI) onFlowControl(m *front.Message) {

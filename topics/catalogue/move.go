@@ -93,7 +93,7 @@ func (c *Catalogue) moveTopic(cmd *Command) (Result, error) {
 		case m != nil || old.State != Live:
 			return Result{Fault: FaultMoving}, nil
 		case to == nil || !to.Open || to.Replicas != max(old.Config.Replicas, 1):
-			return Result{Fault: FaultNoGroup}, nil
+			return Result{Fault: FaultStale}, nil
 		case to.ID == old.Group:
 			return Result{Topic: old}, nil
 		}

@@ -81,7 +81,7 @@ func TestATopicMoves(t *testing.T) {
 	}
 	step(2, MoveDone, 0)
 	check("done", 2, nil)
-	if f := step(0, MoveStart, 1).Fault; f != FaultNoGroup {
+	if f := step(0, MoveStart, 1).Fault; f != FaultStale {
 		t.Errorf("moved to a group of another size: %v", f)
 	}
 	step(0, MoveStart, 3)

@@ -313,6 +313,7 @@ func (s *State) catalogueTopicLocked(e *catalogue.Topic) {
 
 // catalogueRestored is told that the whole catalogue is another one.
 func (s *State) catalogueRestored() {
+	s.operatorChanged(&catalogue.Operator{}) // all may be others
 	if s.cl == nil {
 		return
 	}

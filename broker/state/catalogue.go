@@ -18,11 +18,12 @@ import (
 // replication.StateMachine; it has no files of its own, group 0's log and
 // snapshots are its memory.
 type catalogueMachine struct {
-	fatal func(error)
-	told  func(catalogue.Event) // these run where entries are applied, without lock
-	topic func(*catalogue.Topic)
-	table func() // nodes or groups changed
-	other func() // it is all another one
+	fatal    func(error)
+	told     func(catalogue.Event) // these run where entries are applied, without lock
+	topic    func(*catalogue.Topic)
+	table    func() // nodes or groups changed
+	operator func(*catalogue.Operator)
+	other    func() // it is all another one
 
 	marked  atomic.Pointer[func(replication.Mark)] // told of markers
 	marking atomic.Bool                            // one is being summed up
@@ -56,6 +57,9 @@ func (m *catalogueMachine) tell(r *catalogue.Result) {
 	}
 	if r.Topic != nil && m.topic != nil {
 		m.topic(r.Topic)
+	}
+	if r.Operator != nil && m.operator != nil {
+		m.operator(r.Operator)
 	}
 	if r.Tables && m.table != nil {
 		m.table()

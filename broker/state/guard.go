@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"time"
 
 	"github.com/heraldmq/herald/replication"
 	"github.com/heraldmq/herald/topics"
@@ -304,6 +305,28 @@ func (s *State) tellOperators(f func(h *Hooks)) {
 		return
 	}
 	f(&s.hooks)
+}
+
+// beforeFlush calls OnFlush. While there are steps that nobody has been told yet it
+// waits for Start.
+func (s *State) beforeFlush(g *Group, i topics.Index) {
+	for {
+		s.mu.Lock()
+		waits, hook := len(s.early) > 0 && !s.closed, s.hooks.OnFlush
+		s.mu.Unlock()
+		if waits {
+			select {
+			case <-s.ctx.Done():
+				return
+			case <-time.After(10 * time.Millisecond):
+			}
+			continue
+		}
+		if hook != nil {
+			hook(g, i)
+		}
+		return
+	}
 }
 
 // tellEarly tells what was applied before Start; mu is held.

@@ -129,6 +129,10 @@ type Hooks struct {
 	// OnAdopted: this node's replica of a group is now as another one's was: what was
 	// committed meanwhile is not told.
 	OnAdopted func(g *Group)
+	// OnFlush: the store of a group is about to be flushed up to an index; afterwards the
+	// log may be released up to it. It runs on the flusher's goroutine and may block. It
+	// is called until the State is closed.
+	OnFlush func(g *Group, i topics.Index)
 	// OnOperator: an operator is new, changed or gone.
 	OnOperator func(id uint64)
 	// OnBatchAbandoned: an atomic batch was given up, and why ("timeout", "large",

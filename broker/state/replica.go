@@ -55,6 +55,7 @@ func (s *State) openReplica(g *Group) (*replica, error) {
 	r.data, err = store.Open(store.Options{
 		Dir: dir, TailBytes: s.o.TailBytes, FlushBytes: s.o.FlushBytes, FlushInterval: s.o.FlushInterval,
 		Log: s.o.Log, Fatal: fatal,
+		Before:  func(i topics.Index) { s.beforeFlush(g, i) },
 		Flushed: func(i topics.Index) { r.flushed(i, s.logError) },
 		Stalled: func(err error) { r.setStalled(err, s.o.Log) },
 	})

@@ -112,6 +112,7 @@ func (s *State) open() (err error) {
 	}
 	s.o.ServerName = cmp.Or(s.o.ServerName, s.o.NodeID)
 	s.catalogue = &catalogueMachine{fatal: s.fail, spawn: s.spawn, told: s.advertisementChanged, c: catalogue.New()}
+	s.catalogue.operator = s.operatorChanged
 	if s.o.Network != nil {
 		s.cl = newCluster(s)
 		s.catalogue.topic, s.catalogue.table, s.catalogue.other = s.catalogueTopic, s.cl.changed, s.catalogueRestored

@@ -27,6 +27,9 @@ type Catalogue struct {
 	nodes    map[string]Node
 	groups   map[topics.GroupID]*Group
 
+	operators    map[name]*Operator
+	lastOperator uint64 // the number given last
+
 	metadata map[string]string // of the topic made last; see shared
 }
 
@@ -51,6 +54,7 @@ func New() *Catalogue {
 		adverts:   map[string]map[Key]*Advertisement{},
 		nodes:     map[string]Node{},
 		groups:    map[topics.GroupID]*Group{},
+		operators: map[name]*Operator{},
 	}
 }
 
@@ -74,6 +78,10 @@ func (c *Catalogue) Apply(cmd *Command) (Result, error) {
 		return c.moveTopic(cmd)
 	case OpMark:
 		return Result{Mark: true}, nil
+	case OpPutOperator:
+		return c.putOperator(cmd)
+	case OpDropOperator:
+		return c.dropOperator(cmd), nil
 	case OpAdvertise:
 		return c.advertise(cmd), nil
 	case OpWithdraw:

@@ -12,17 +12,19 @@ type Op string
 
 // The commands, with the fields of Command they use.
 const (
-	OpCreateTopic Op = "topic.create" // Account, Config, Limits, Groups → *Topic; Result.Created tells whether it is new
-	OpUpdateTopic Op = "topic.update" // Account, Config, Limits → *Topic
-	OpSyncedTopic Op = "topic.synced" // Topic, Revision: the data group has it → *Topic
-	OpDeleteTopic Op = "topic.delete" // Account, Name → *Topic, now Deleting
-	OpForgetTopic Op = "topic.forget" // Topic: the data group has dropped it
-	OpMoveTopic   Op = "topic.move"   // Topic, Step; Target with MoveStart, else Revision: the number of the move → *Topic
-	OpMark        Op = "mark"         // nothing changes, and every replica says what it holds
-	OpAdvertise   Op = "adv.put"      // Account, ID, Body → *Advertisement and its Event, none if nothing changed
-	OpPutNode     Op = "node.put"     // Node: new, or its state or address where they are given
-	OpPutGroup    Op = "group.put"    // Group: new (Revision 1), or in place of the one with the Revision before
-	OpWithdraw    Op = "adv.withdraw" // Account, Owner, Name, Expired, Revision (0: any) → the Event
+	OpCreateTopic  Op = "topic.create" // Account, Config, Limits, Groups → *Topic; Result.Created tells whether it is new
+	OpUpdateTopic  Op = "topic.update" // Account, Config, Limits → *Topic
+	OpSyncedTopic  Op = "topic.synced" // Topic, Revision: the data group has it → *Topic
+	OpDeleteTopic  Op = "topic.delete" // Account, Name → *Topic, now Deleting
+	OpForgetTopic  Op = "topic.forget" // Topic: the data group has dropped it
+	OpMoveTopic    Op = "topic.move"   // Topic, Step; Target with MoveStart, else Revision: the number of the move → *Topic
+	OpMark         Op = "mark"         // nothing changes, and every replica says what it holds
+	OpPutOperator  Op = "op.put"       // Operator: new (Revision 1), or in place of the one with the Revision before → *Operator
+	OpDropOperator Op = "op.drop"      // Account, Name, Revision (0: any) → the *Operator that was
+	OpAdvertise    Op = "adv.put"      // Account, ID, Body → *Advertisement and its Event, none if nothing changed
+	OpPutNode      Op = "node.put"     // Node: new, or its state or address where they are given
+	OpPutGroup     Op = "group.put"    // Group: new (Revision 1), or in place of the one with the Revision before
+	OpWithdraw     Op = "adv.withdraw" // Account, Owner, Name, Expired, Revision (0: any) → the Event
 )
 
 // Command is one change of the catalogue, as it stands in the log (as JSON).
@@ -42,6 +44,8 @@ type Command struct {
 
 	Node  *Node  `json:"node,omitempty"`
 	Group *Group `json:"group,omitempty"`
+
+	Operator *Operator `json:"operator,omitempty"`
 
 	ID      string          `json:"id,omitempty"` // for an advertisement that turns out new
 	Owner   string          `json:"owner,omitempty"`
@@ -74,7 +78,8 @@ type Result struct {
 	Created       bool // OpCreateTopic: it wasn't there before
 	Advertisement *Advertisement
 	Event         *Event // what to tell those who watch advertisements
-	Tables        bool   // nodes or groups have changed
-	Mark          bool   // OpMark
+	Operator      *Operator
+	Tables        bool // nodes or groups have changed
+	Mark          bool // OpMark
 	Fault         *topics.Fault
 }

@@ -18,13 +18,14 @@ import (
 //	magic "HCAT", version u8, length u64, crc32c of the body u32, body (JSON)
 //
 // Integers are little-endian. Equal catalogues give equal bytes. Version 2 has the
-// tables of a cluster; a catalogue without them is written as version 1, which
-// programs read that know of no cluster.
+// tables of a cluster, version 3 has operators too; a catalogue without them is written
+// as the version before, which programs read that know of neither.
 const (
-	snapshotMagic   = "HCAT"
-	snapshotVersion = 1
-	snapshotTables  = 2
-	snapshotHeader  = len(snapshotMagic) + 1 + 8 + 4
+	snapshotMagic     = "HCAT"
+	snapshotVersion   = 1
+	snapshotTables    = 2
+	snapshotOperators = 3
+	snapshotHeader    = len(snapshotMagic) + 1 + 8 + 4
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -37,6 +38,9 @@ type snapshot struct {
 	Adverts   []savedAdvert  `json:"advertisements"`
 	Nodes     []Node         `json:"nodes,omitempty"`
 	Groups    []*Group       `json:"groups,omitempty"`
+
+	LastOperator uint64      `json:"last_operator,omitempty"`
+	Operators    []*Operator `json:"operators,omitempty"`
 }
 
 type savedAdvert struct {
@@ -54,7 +58,8 @@ type Frozen struct{ snapshot }
 
 // Freeze returns the catalogue as it is now. It only gathers references.
 func (c *Catalogue) Freeze() *Frozen {
-	s := snapshot{NextTopic: c.nextTopic, Revision: c.revision, Clock: c.clock, Topics: c.Topics(), Nodes: c.Nodes(), Groups: c.Groups()}
+	s := snapshot{NextTopic: c.nextTopic, Revision: c.revision, Clock: c.clock, Topics: c.Topics(), Nodes: c.Nodes(), Groups: c.Groups(),
+		LastOperator: c.lastOperator, Operators: c.Operators()}
 	for _, account := range c.AdvertisingAccounts() {
 		for _, a := range c.Advertisements(account) {
 			s.Adverts = append(s.Adverts, savedAdvert{account, a.ID, a.Revision, a.Created, a.Changed, a.body})
@@ -75,6 +80,9 @@ func (f *Frozen) WriteTo(w io.Writer) (int64, error) {
 	version := byte(snapshotVersion)
 	if f.tables() {
 		version = snapshotTables
+	}
+	if f.LastOperator > 0 {
+		version = snapshotOperators
 	}
 	head := append([]byte(snapshotMagic), version)
 	head = binary.LittleEndian.AppendUint64(head, uint64(sum.n))
@@ -128,6 +136,12 @@ func (f *Frozen) encode(w io.Writer) error {
 		e.text(`,"groups":`)
 		e.value(f.Groups)
 	}
+	if f.LastOperator > 0 {
+		e.text(`,"last_operator":`)
+		e.value(f.LastOperator)
+		e.text(`,"operators":`)
+		e.value(f.Operators)
+	}
 	e.text("}")
 	if e.err != nil {
 		return fmt.Errorf("encode the catalogue: %w", e.err)
@@ -177,8 +191,8 @@ func (c *Catalogue) UnmarshalBinary(b []byte) error {
 		return &CorruptError{"no header"}
 	}
 	rest := b[len(snapshotMagic):]
-	if rest[0] != snapshotVersion && rest[0] != snapshotTables {
-		return &CorruptError{fmt.Sprintf("version %d, this program reads %d and %d", rest[0], snapshotVersion, snapshotTables)}
+	if rest[0] < snapshotVersion || rest[0] > snapshotOperators {
+		return &CorruptError{fmt.Sprintf("version %d, this program reads %d to %d", rest[0], snapshotVersion, snapshotOperators)}
 	}
 	n, sum, body := binary.LittleEndian.Uint64(rest[1:]), binary.LittleEndian.Uint32(rest[9:]), rest[13:]
 	if n != uint64(len(body)) {
@@ -224,6 +238,9 @@ func (c *Catalogue) UnmarshalBinary(b []byte) error {
 			return &CorruptError{"a group without nodes"}
 		}
 		fresh.groups[g.ID] = g
+	}
+	if err := fresh.restoreOperators(&s); err != nil {
+		return err
 	}
 	*c = *fresh
 	return nil

@@ -90,6 +90,7 @@ func (f *flusher) flush() error {
 	if err != nil {
 		return err
 	}
+	s.o.Before(c.applied)
 	f.msgs = c.msgs[:0]
 	stalled := false
 	for {

@@ -25,6 +25,10 @@ type Options struct {
 	// Flushed is told that everything up to an index is on disk. It is called on
 	// the flusher's goroutine, in rising order.
 	Flushed func(topics.Index)
+	// Before is called before a flush is written, with the index up to which it holds
+	// everything, on the flusher's goroutine: what is kept beside the store, and made of
+	// the same entries, can be made to last first.
+	Before func(topics.Index)
 	// Stalled is told when a flush could not be made for want of space (err) and
 	// when flushing goes on again (nil). While it is stalled the store retries by
 	// itself and keeps everything in memory: Pressure says how much that is, and
@@ -53,6 +57,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Flushed == nil {
 		o.Flushed = func(topics.Index) {}
+	}
+	if o.Before == nil {
+		o.Before = func(topics.Index) {}
 	}
 	if o.Stalled == nil {
 		o.Stalled = func(error) {}

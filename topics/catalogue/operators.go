@@ -1,0 +1,145 @@
+package catalogue
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/heraldmq/herald/topics"
+)
+
+// OperatorState says what an operator is to do.
+type OperatorState string
+
+// The states.
+const (
+	Running OperatorState = "running"
+	Paused  OperatorState = "paused" // by somebody's request
+	Failed  OperatorState = "failed" // Error says why; it goes on when it is resumed
+)
+
+// Operator is an operator that is deployed. It is immutable.
+type Operator struct {
+	ID      uint64         `json:"id"` // given by the catalogue, never used again
+	Account string         `json:"account"`
+	Name    string         `json:"name"` // unique in the account
+	Version string         `json:"version,omitempty"`
+	Group   topics.GroupID `json:"group"` // where it lives: that of its first durable output
+	// Spec is what the graph is made of, in its canonical form, and Digest its SHA-256.
+	Spec   json.RawMessage `json:"spec"`
+	Digest string          `json:"digest"`
+	// Epoch is one higher with each other spec, and when the state is begun anew. Kept
+	// is whose state the epoch takes over: places of steps; nil: nobody's.
+	Epoch uint64   `json:"epoch"`
+	Kept  []uint16 `json:"kept,omitempty"`
+	// IDs are the places of the steps' state, by their names.
+	IDs map[string]uint16 `json:"ids,omitempty"`
+	// Starts is behind which sequence each input begins to be read.
+	Starts []topics.Sequence `json:"starts,omitempty"`
+	// Skip is a record that is passed over: that in front of which it had stopped.
+	Skip *Skipped `json:"skip,omitempty"`
+
+	State OperatorState `json:"state"`
+	Error string        `json:"error,omitempty"`
+	At    *Skipped      `json:"at,omitempty"` // in front of what it has stopped
+
+	Created  topics.Nanos `json:"created"`
+	Began    topics.Nanos `json:"began"` // the epoch did
+	Changed  topics.Nanos `json:"changed"`
+	Revision uint64       `json:"revision"` // one higher with each change, from 1
+}
+
+// Skipped is one record of an input.
+type Skipped struct {
+	Input    int             `json:"input"`
+	Sequence topics.Sequence `json:"sequence"`
+}
+
+// OperatorsMax bounds the operators of an account.
+const OperatorsMax = 1000
+
+// The refusals of operators.
+var (
+	FaultNoOperator       = &topics.Fault{Status: 404, ErrCode: 20020, Text: "there is no such operator"}
+	FaultOperatorChanged  = &topics.Fault{Status: 409, ErrCode: 20021, Text: "the operator has been changed meanwhile"}
+	FaultTooManyOperators = &topics.Fault{Status: 400, ErrCode: 20022, Text: "the account has as many operators as it may"}
+)
+
+// putOperator enters an operator (Revision 1), or changes it if it still has the revision
+// before the command's. The catalogue sets its number and its times.
+func (c *Catalogue) putOperator(cmd *Command) (Result, error) {
+	if cmd.Operator == nil || cmd.Operator.Name == "" || cmd.Operator.Group == topics.CatalogueGroup || cmd.Operator.Epoch == 0 {
+		return Result{}, fmt.Errorf("%w: %s without an operator", topics.ErrBadEntry, cmd.Op)
+	}
+	o := *cmd.Operator
+	k := name{o.Account, o.Name}
+	old := c.operators[k]
+	switch {
+	case old == nil && o.Revision != 1, old != nil && o.Revision != old.Revision+1:
+		return Result{Fault: FaultOperatorChanged}, nil
+	case old == nil && len(c.OperatorsOf(o.Account)) >= OperatorsMax:
+		return Result{Fault: FaultTooManyOperators}, nil
+	case old == nil:
+		c.lastOperator++
+		o.ID, o.Created, o.Began = c.lastOperator, c.clock, c.clock
+	default:
+		o.ID, o.Created, o.Began = old.ID, old.Created, old.Began
+		if o.Epoch != old.Epoch {
+			o.Began = c.clock
+		}
+	}
+	o.Changed = c.clock
+	c.operators[k] = &o
+	return Result{Operator: &o}, nil
+}
+
+// dropOperator takes an operator away, if it still has the command's revision (0: any).
+func (c *Catalogue) dropOperator(cmd *Command) Result {
+	k := name{cmd.Account, cmd.Name}
+	old := c.operators[k]
+	switch {
+	case old == nil:
+		return Result{Fault: FaultNoOperator}
+	case cmd.Revision != 0 && cmd.Revision != old.Revision:
+		return Result{Fault: FaultOperatorChanged}
+	}
+	delete(c.operators, k)
+	return Result{Operator: old}
+}
+
+// Operator returns an operator by name, nil when there is none.
+func (c *Catalogue) Operator(account, operator string) *Operator {
+	return c.operators[name{account, operator}]
+}
+
+// Operators returns all operators by number.
+func (c *Catalogue) Operators() []*Operator {
+	all := slices.Collect(maps.Values(c.operators))
+	slices.SortFunc(all, func(a, b *Operator) int { return cmp.Compare(a.ID, b.ID) })
+	return all
+}
+
+// OperatorsOf returns an account's operators by name.
+func (c *Catalogue) OperatorsOf(account string) (all []*Operator) {
+	for k, o := range c.operators {
+		if k.account == account {
+			all = append(all, o)
+		}
+	}
+	slices.SortFunc(all, func(a, b *Operator) int { return cmp.Compare(a.Name, b.Name) })
+	return all
+}
+
+// restoreOperators takes a snapshot's.
+func (c *Catalogue) restoreOperators(s *snapshot) error {
+	c.lastOperator = s.LastOperator
+	for _, o := range s.Operators {
+		if o == nil || o.ID == 0 || o.ID > s.LastOperator || o.Name == "" {
+			return &CorruptError{"an operator's number is out of range"}
+		}
+		c.operators[name{o.Account, o.Name}] = o
+	}
+	return nil
+}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/heraldmq/herald/broker/config"
+	"github.com/heraldmq/herald/operators/steps"
 )
 
 // Version is Herald's version; NATSVersion is the nats-server release whose
@@ -41,6 +42,9 @@ type Config struct {
 	// Reload reads the options again for Broker.Reload; nil means they can't
 	// change.
 	Reload func() (*config.Options, error)
+	// Functions are the process functions that operators may name. All nodes of a cluster
+	// must have the same.
+	Functions map[string]steps.Factory
 	// ClockOffset is for tests only: the clock of durable topics is off by so much.
 	ClockOffset time.Duration
 }

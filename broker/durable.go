@@ -16,6 +16,7 @@ import (
 	"github.com/heraldmq/herald/broker/jetstream"
 	"github.com/heraldmq/herald/broker/jsapi"
 	"github.com/heraldmq/herald/broker/monitor"
+	"github.com/heraldmq/herald/broker/operate"
 	"github.com/heraldmq/herald/broker/scheduling"
 	"github.com/heraldmq/herald/broker/sourcing"
 	"github.com/heraldmq/herald/broker/state"
@@ -34,6 +35,7 @@ type durable struct {
 	copies  *sourcing.Engine   // mirrors and sources
 	plans   *scheduling.Engine // scheduled messages
 	adverts *advertise.Service
+	ops     *operate.Engine
 
 	unused chan unusedConsumer // consumers to delete; the worker's queue
 	ctx    context.Context     // ends with close; of the worker's requests
@@ -116,12 +118,14 @@ func (d *durable) join(o *config.Options) {
 		MayKeep: func(account string) bool { return b.options.Load().LimitsOf(account) != nil },
 	}
 	var peers jetstream.Cluster
+	var near operate.Peers
 	if b.links != nil {
 		all := jetstream.NewNodes(d.state, b.links.net, b.links.mesh)
-		peers, so.Peers, ao.Peers = all, all, all
+		peers, so.Peers, ao.Peers, near = all, all, all, all
 		ao.Seen = func(t *state.Topic, node string) { d.api.Seen(t, node) }
 	}
 	d.copies = sourcing.New(so)
+	d.ops = d.newOperators(near)
 	l := o.JetStream.Limits
 	d.api = jetstream.New(jetstream.Options{
 		State: d.state, Peers: peers, Server: b.front, Filters: b.filters, Engine: d.engines.of, Sources: d.copies.Info, Mirrors: d.copies.Mirrors, Now: d.now,
@@ -138,7 +142,7 @@ func (d *durable) now() time.Time { return time.Unix(0, int64(d.state.Now())) }
 // serve begins to apply to the rooms what the groups decide, and to answer the
 // API.
 func (d *durable) serve(o *config.Options) error {
-	err := d.state.Start(state.Hooks{
+	h := state.Hooks{
 		OnTopic: d.onTopic,
 		OnLeaving: func(t *state.Topic) {
 			if e := d.engines.of(t.Group().ID()); e != nil {
@@ -187,8 +191,10 @@ func (d *durable) serve(o *config.Options) error {
 		},
 		OnBatchAbandoned: d.api.BatchAbandoned,
 		OnAdvertisement:  d.adverts.Changed,
-	})
-	if err != nil {
+	}
+	d.operatorHooks(&h)
+	d.ops.Attach(d.state)
+	if err := d.state.Start(h); err != nil {
 		return err
 	}
 	d.api.Start()
@@ -222,7 +228,7 @@ func (d *durable) enable(o *config.Options) error {
 		if limits := o.LimitsOf(a.Name()); limits == nil {
 			errs = append(errs, d.api.RefuseAccount(a.Name()))
 		} else {
-			errs = append(errs, d.api.EnableAccount(a.Name(), accountLimits(limits)))
+			errs = append(errs, d.api.EnableAccount(a.Name(), accountLimits(limits)), d.ops.Serve(a))
 		}
 		if !a.System() && !d.advertises[a] {
 			errs = append(errs, d.adverts.Serve(a))
@@ -331,6 +337,7 @@ func (d *durable) quiet() {
 // close stops the API, the engines and the state, in this order.
 func (d *durable) close() error {
 	d.api.Close()
+	d.ops.Stop()
 	d.copies.Close()
 	d.plans.Close()
 	d.adverts.Close()
@@ -345,5 +352,6 @@ func (d *durable) close() error {
 	}
 	clear(d.interests)
 	d.mu.Unlock()
+	defer d.ops.Close() // what is still committed is taken in
 	return d.state.Close()
 }

@@ -1,0 +1,430 @@
+package operate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/heraldmq/herald/broker/state"
+	"github.com/heraldmq/herald/operators/engine"
+	"github.com/heraldmq/herald/operators/graph"
+	"github.com/heraldmq/herald/operators/stream"
+	"github.com/heraldmq/herald/replication"
+	"github.com/heraldmq/herald/topics"
+	"github.com/heraldmq/herald/topics/catalogue"
+	"github.com/heraldmq/herald/topics/subject"
+)
+
+// primary is what a unit has beside its state where the group is led.
+type primary struct {
+	arrivals []engine.Arrival  // read and not yet run
+	next     []topics.Sequence // by input: where to read on; nil: at the instance's position
+	since    time.Time         // the first of arrivals was read
+	flying   []*flight         // proposed and not yet committed
+	after    time.Time         // nothing is proposed before
+	blocked  string            // why
+	shown    time.Time         // when how far it is was noted last
+	behind   time.Time         // since when the state has missed something
+}
+
+// flight is a step under way.
+type flight struct {
+	seq, digest uint64
+	live        []live
+	began       time.Time
+	records     int
+	outputs     int
+}
+
+// live is a message for a subject that nobody keeps.
+type live struct {
+	subject         string
+	header, payload []byte
+}
+
+func (p *primary) reset() {
+	p.arrivals, p.next, p.flying = nil, nil, nil
+}
+
+func (p *primary) first() *flight {
+	if len(p.flying) == 0 {
+		return nil
+	}
+	return p.flying[0]
+}
+
+// committed is told of a step that was run here.
+func (u *unit) committed(f *flight) {
+	u.p.flying = u.p.flying[1:]
+	if a := u.e.o.Account(u.op.Load().Account); a != nil {
+		for i := range f.live {
+			l := &f.live[i]
+			a.Publish(l.subject, "", l.header, l.payload)
+		}
+	}
+	u.count(func(st *Stats) {
+		st.Steps++
+		st.Seq = f.seq
+		st.In += uint64(f.records)
+		st.Out += uint64(f.outputs)
+		st.CommitTime = time.Since(f.began)
+	})
+}
+
+// Herald's own headers of outputs.
+const (
+	headerOperator = "Herald-Operator"
+	headerOrigin   = "Herald-Origin"
+)
+
+// idle is how long a unit sleeps that waits for nothing but to be woken.
+const idle = time.Hour
+
+// lead runs and proposes steps, where this node leads and the operator is to run, and
+// returns how long to sleep.
+func (u *unit) lead() (time.Duration, error) {
+	o := u.op.Load()
+	if u.inst == nil || !u.group.IsLeader() || !u.e.runs() || o.State != catalogue.Running {
+		if u.inst != nil && (len(u.p.flying) > 0 || u.inst.Open() > 0) && !u.group.IsLeader() {
+			return idle, u.abort()
+		}
+		return idle, nil
+	}
+	if o.Epoch > u.epoch {
+		return retryEvery, u.declare(o)
+	}
+	if err := u.afterTrouble(); err != nil {
+		return 0, err
+	}
+	if wait := time.Until(u.p.after); wait > 0 {
+		return wait, nil
+	}
+	u.p.blocked = ""
+	for u.inst.Open() < max(u.g.Limits.InFlight, 1) {
+		if err := u.gather(); err != nil {
+			return 0, err
+		}
+		now := u.now()
+		next, err := u.inst.Next()
+		if err != nil {
+			return 0, err
+		}
+		full := u.g.Limits.Records > 0 && len(u.p.arrivals) >= u.g.Limits.Records
+		linger := u.g.Limits.Linger - time.Since(u.p.since)
+		switch {
+		case len(u.p.arrivals) > 0 && !full && linger > 0 && u.inst.Open() > 0:
+			return linger, nil
+		case len(u.p.arrivals) == 0 && !u.moved() && next > now:
+			return u.sleep(next, now), nil
+		}
+		if done, err := u.step(now); done || err != nil {
+			return u.sleep(next, now), err
+		}
+	}
+	return idle, nil
+}
+
+func (u *unit) now() stream.Time { return stream.Time(u.e.state.Now()) }
+
+func (u *unit) sleep(next, now stream.Time) time.Duration {
+	if next == stream.TimeMax {
+		if u.remote() {
+			return remoteEvery
+		}
+		return idle
+	}
+	d := min(max(time.Duration(next-now), 5*time.Millisecond), idle)
+	if u.remote() {
+		d = min(d, remoteEvery)
+	}
+	return d
+}
+
+// declare begins the epoch that the catalogue asks for, in the group.
+func (u *unit) declare(o *catalogue.Operator) error {
+	ctx, cancel := context.WithTimeout(u.e.ctx, 5*time.Second)
+	defer cancel()
+	_, err := u.group.DeclareProducer(ctx, u.id, o.Epoch)
+	return err
+}
+
+// afterTrouble looks at a proposal that wasn't taken: everything that was run is thrown
+// away, and run again from what is committed.
+func (u *unit) afterTrouble() error {
+	u.mu.Lock()
+	t := u.trouble
+	u.trouble = nil
+	u.mu.Unlock()
+	if t == nil {
+		return nil
+	}
+	if err := u.abort(); err != nil {
+		return err
+	}
+	pause := 20 * time.Millisecond
+	switch {
+	case t.fault != nil && permanent(t.fault):
+		return u.fail(fmt.Sprintf("an output was refused: %v", t.fault), nil)
+	case t.fault != nil:
+		u.p.blocked, pause = t.fault.Error(), time.Second
+		u.note("warn", "an output is refused for now: %v", t.fault)
+	case t.err != nil && !errors.Is(t.err, state.ErrBusy) && !errors.Is(t.err, replication.ErrNotLeader) && !errors.Is(t.err, state.ErrUnknown):
+		u.p.blocked, pause = t.err.Error(), time.Second
+		u.note("warn", "a step could not be proposed: %v", t.err)
+	}
+	u.p.after = time.Now().Add(pause)
+	return nil
+}
+
+// permanent tells whether a refusal will be there the next time too. A topic that is full
+// gets room again.
+func permanent(f *topics.Fault) bool {
+	switch f.ErrCode {
+	case 10077, 10047, 10002, 10023, 10008: // maximum messages, bytes; storage; resources; unavailable
+		return false
+	}
+	return f.Status == 400 || f.Status == 404
+}
+
+// fail stops the operator for good, until it is resumed.
+func (u *unit) fail(why string, at *catalogue.Skipped) error {
+	u.note("error", "failed: %s", why)
+	o := *u.op.Load()
+	o.State, o.Error, o.At, o.Revision = catalogue.Failed, why, at, o.Revision+1
+	ctx, cancel := context.WithTimeout(u.e.ctx, 5*time.Second)
+	defer cancel()
+	n, err := u.e.state.PutOperator(ctx, &o)
+	if err != nil {
+		return fmt.Errorf("note that operator %s has failed (%s): %w", o.Name, why, err)
+	}
+	u.update(n)
+	return u.abort()
+}
+
+// step runs a step and proposes it. done: there was nothing to do, or no more can be done
+// now.
+func (u *unit) step(now stream.Time) (done bool, err error) {
+	began := time.Now()
+	s, taken, err := u.inst.Run(engine.Batch{Clock: now, Arrivals: u.p.arrivals, Ends: u.ends(), Waiting: u.waiting})
+	u.count(func(st *Stats) { st.Busy += time.Since(began) })
+	if s != nil {
+		u.p.arrivals = u.p.arrivals[taken:]
+		u.propose(s, taken, began)
+	}
+	var stopped *engine.StoppedError
+	switch {
+	case err == nil:
+		return s == nil, nil
+	case s != nil: // what stopped it is met again, with nothing in front of it
+		return false, nil
+	case errors.As(err, &stopped), errors.Is(err, engine.ErrStateFull):
+		if u.inst.Open() > 0 {
+			return true, nil // once what is under way is committed
+		}
+		why := err.Error()
+		var at *catalogue.Skipped
+		if stopped != nil && stopped.At.Sequence > 0 {
+			at = &catalogue.Skipped{Input: stopped.At.Input, Sequence: stopped.At.Sequence}
+		}
+		if stopped != nil && stopped.Stack != nil {
+			u.note("error", "%s", stopped.Stack)
+		}
+		return true, u.fail(why, at)
+	}
+	u.faulty = true
+	return true, err
+}
+
+func (u *unit) propose(s *engine.Step, taken int, began time.Time) {
+	o := u.op.Load()
+	f := &flight{seq: s.Seq, digest: s.Digest, began: began, records: taken, outputs: len(s.Outputs)}
+	x := &state.Guarded{Guard: topics.Guard{Producer: u.id, Partition: s.Partition, Epoch: s.Epoch, Seq: s.Seq}}
+	for i := range s.Outputs {
+		out := &s.Outputs[i]
+		sink := &u.g.Sinks[out.Sink]
+		header := withOrigin(out.Header, o.Name, s.Epoch, s.Seq, i)
+		if sink.Topic == "" {
+			f.live = append(f.live, live{out.Subject, header, out.Payload})
+			continue
+		}
+		p := topics.Publish{Subject: []byte(out.Subject), Header: header, Payload: out.Payload}
+		if t, ok := u.e.state.Topic(o.Account, sink.Topic); ok {
+			p.Topic = t.ID()
+			if out.Subject == "" {
+				p.Subject = []byte(firstSubject(t.Config()))
+			}
+		}
+		x.Publishes = append(x.Publishes, p)
+	}
+	delta := s.Delta
+	if u.g.Standby == graph.Replay {
+		s.Delta = nil
+	}
+	x.Step = s.Append(nil)
+	s.Delta = delta
+	u.p.flying = append(u.p.flying, f)
+	u.group.SubmitGuarded(x, func(r topics.GuardResult, err error) {
+		if err == nil && r.Verdict == topics.GuardNext {
+			return // it comes by way of the log
+		}
+		u.mu.Lock()
+		u.trouble = &trouble{fault: r.Fault, err: err}
+		u.mu.Unlock()
+		u.poke()
+	})
+}
+
+// firstSubject is where outputs without a subject go.
+func firstSubject(cfg *topics.Config) string {
+	if len(cfg.Subjects) > 0 && subject.IsLiteral(cfg.Subjects[0]) {
+		return cfg.Subjects[0]
+	}
+	return cfg.Name
+}
+
+// withOrigin adds who made a message, and of which step it is which output.
+func withOrigin(header []byte, operator string, epoch, seq uint64, index int) []byte {
+	const first = "NATS/1.0\r\n"
+	b := make([]byte, 0, len(header)+len(operator)+80)
+	b = append(b, first+headerOperator+": "...)
+	b = append(append(b, operator...), "\r\n"+headerOrigin+": "...)
+	b = append(strconv.AppendUint(b, epoch, 10), ':')
+	b = append(strconv.AppendUint(b, seq, 10), ':')
+	b = append(strconv.AppendInt(b, int64(index), 10), "\r\n"...)
+	if len(header) > len(first) {
+		return append(b, header[len(first):]...)
+	}
+	return append(b, "\r\n"...)
+}
+
+// remoteEvery is how often a topic is looked at that has no replica here.
+const remoteEvery = 200 * time.Millisecond
+
+// remote tells whether an input has no replica on this node.
+func (u *unit) remote() bool {
+	for i := range u.g.Inputs {
+		if t, ok := u.e.state.Topic(u.op.Load().Account, u.g.Inputs[i].Topic); ok && t.Data() == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// gather reads what has arrived, of each input in its order and of all by the time they
+// were stored.
+func (u *unit) gather() error {
+	if len(u.p.arrivals) > 0 {
+		return nil
+	}
+	o := u.op.Load()
+	if u.p.next == nil {
+		u.p.next = make([]topics.Sequence, len(u.g.Inputs))
+		for i := range u.p.next {
+			u.p.next[i] = max(u.inst.Position(i), start(o, i)) + 1
+		}
+	}
+	limit := max(u.g.Limits.Records, 1)
+	for i := range u.g.Inputs {
+		messages, next, err := u.read(i, u.p.next[i], limit, u.g.Limits.Bytes)
+		if err != nil {
+			return fmt.Errorf("read input %s: %w", u.g.Inputs[i].Name, err)
+		}
+		u.p.next[i] = max(next, u.p.next[i])
+		for m := range messages {
+			u.p.arrivals = append(u.p.arrivals, engine.Arrival{Input: i, Message: &messages[m]})
+		}
+	}
+	if len(u.g.Inputs) > 1 {
+		slices.SortStableFunc(u.p.arrivals, func(a, b engine.Arrival) int {
+			return int(min(max(a.Message.Time-b.Message.Time, -1), 1))
+		})
+	}
+	if len(u.p.arrivals) > 0 {
+		u.p.since = time.Now()
+	}
+	return nil
+}
+
+// start is behind which sequence an input begins.
+func start(o *catalogue.Operator, input int) topics.Sequence {
+	if input < len(o.Starts) {
+		return o.Starts[input]
+	}
+	return 0
+}
+
+// read reads some messages of an input, and where to go on.
+func (u *unit) read(input int, from topics.Sequence, most, bytes int) ([]topics.Message, topics.Sequence, error) {
+	o, in := u.op.Load(), &u.g.Inputs[input]
+	t, ok := u.e.state.Topic(o.Account, in.Topic)
+	if !ok {
+		return nil, from, fmt.Errorf("topic %s is gone", in.Topic)
+	}
+	var messages []topics.Message
+	var next topics.Sequence
+	var err error
+	if data := t.Data(); data != nil {
+		messages, next, err = data.Read(topics.NewFilter(in.Subjects), from, most, bytes, nil)
+	} else if u.e.o.Fetch != nil {
+		ctx, cancel := context.WithTimeout(u.e.ctx, 5*time.Second)
+		defer cancel()
+		messages, next, err = u.e.o.Fetch(ctx, t, in.Subjects, from)
+	}
+	if s := o.Skip; s != nil && s.Input == input {
+		messages = slices.DeleteFunc(messages, func(m topics.Message) bool { return m.Sequence == s.Sequence })
+	}
+	return messages, next, err
+}
+
+// readAgain reads what a step has read, for a standby that runs it again.
+func (u *unit) readAgain(r engine.Read) (all []topics.Message, err error) {
+	for from := r.From; len(all) < r.Count; {
+		messages, next, err := u.read(r.Input, from, r.Count-len(all), 0)
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range messages {
+			if m.Sequence <= r.To && len(all) < r.Count {
+				all = append(all, m)
+			}
+		}
+		if next <= from || next > r.To {
+			break
+		}
+		from = next
+	}
+	return all, nil
+}
+
+// ends is how far each input has been looked at once all that arrived is taken.
+func (u *unit) ends() []topics.Sequence {
+	ends := make([]topics.Sequence, len(u.p.next))
+	for i, n := range u.p.next {
+		ends[i] = max(n, 1) - 1
+	}
+	return ends
+}
+
+// moved tells whether an input was read on without anything arriving: what its filter
+// left out.
+func (u *unit) moved() bool {
+	for i, n := range u.p.next {
+		if n > u.inst.Position(i)+1 && n > start(u.op.Load(), i)+1 {
+			return true
+		}
+	}
+	return false
+}
+
+// waiting tells whether an input has more than what is in the batch.
+func (u *unit) waiting(input int) bool {
+	t, ok := u.e.state.Topic(u.op.Load().Account, u.g.Inputs[input].Topic)
+	if !ok || t.Data() == nil {
+		return false
+	}
+	_, last := t.Data().Bounds()
+	return u.p.next[input] <= last
+}

@@ -1,0 +1,169 @@
+package operate
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	opstate "github.com/heraldmq/herald/operators/state"
+	"github.com/heraldmq/herald/topics"
+)
+
+// streamState is how nodes ask each other for the state of an operator: its number u64,
+// the epoch u64 and the step u64 that it must have reached at least. The answer is
+// frames (operators/state.WriteFrames).
+const streamState = "op.state"
+
+// behindMax is how long a unit may be behind its group without a step coming, before it
+// asks another replica: what was applied a moment ago may be on its way.
+const behindMax = 500 * time.Millisecond
+
+// catchUp gets the state of another replica where this one misses something.
+func (u *unit) catchUp() error {
+	data := u.group.Store()
+	if data == nil {
+		return nil
+	}
+	at := data.Place(u.id, 0)
+	if at.Epoch == 0 {
+		if u.group.IsLeader() && u.e.runs() {
+			return u.declare(u.op.Load())
+		}
+		return nil
+	}
+	has := topics.Place{Epoch: u.epoch}
+	if u.inst != nil {
+		has.Seq = u.inst.Committed()
+	}
+	if !u.faulty && u.inst != nil && has.Epoch >= at.Epoch && has.Seq >= at.Seq {
+		u.p.behind = time.Time{}
+		return nil
+	}
+	if at.Epoch > u.epoch && at.Seq == 0 {
+		return u.begin(at.Epoch)
+	}
+	if u.p.behind.IsZero() {
+		u.p.behind = time.Now()
+	}
+	if !u.faulty && time.Since(u.p.behind) < behindMax {
+		time.AfterFunc(behindMax, u.poke)
+		return nil
+	}
+	if err := u.rebuild(at); err != nil {
+		time.AfterFunc(retryEvery, u.poke)
+		return err
+	}
+	u.p.behind = time.Time{}
+	u.poke() // what came meanwhile
+	return nil
+}
+
+var errNobody = errors.New("no other replica has it")
+
+// rebuild fetches a state that has come as far as the group has, or further.
+func (u *unit) rebuild(at topics.Place) error {
+	began := time.Now()
+	err := errNobody
+	if p := u.e.o.Peers; p != nil {
+		leader := p.Leader(u.group.ID())
+		nodes := u.group.Nodes()
+		slices.SortStableFunc(nodes, func(a, b string) int {
+			switch {
+			case a == leader && b != leader:
+				return -1
+			case b == leader && a != leader:
+				return 1
+			}
+			return 0
+		})
+		for _, node := range nodes {
+			if node == p.Name() || node == "" {
+				continue
+			}
+			if err = u.fetch(node, at); err == nil {
+				u.count(func(st *Stats) { st.Rebuilt++ })
+				u.note("info", "took over the state of %s at step %d in %s", node, u.inst.Committed(), time.Since(began).Round(time.Millisecond))
+				return nil
+			}
+		}
+	}
+	if u.group.IsLeader() && len(u.group.Nodes()) <= 1 && u.op.Load().State != "failed" {
+		return u.lostState(at)
+	}
+	return fmt.Errorf("get the state of operator %s, step %d of epoch %d, from another replica: %w", u.op.Load().Name, at.Seq, at.Epoch, err)
+}
+
+// lostState gives up where nobody has the state any more.
+func (u *unit) lostState(at topics.Place) error {
+	have := uint64(0)
+	if u.inst != nil {
+		have = u.inst.Committed()
+	}
+	why := fmt.Sprintf("the state of step %d is lost: what is here is that of step %d; update it without keeping its state to begin anew", at.Seq, have)
+	if u.inst == nil {
+		return errors.New(why)
+	}
+	return u.fail(why, nil)
+}
+
+func (u *unit) fetch(node string, at topics.Place) error {
+	ctx, cancel := context.WithTimeout(u.e.ctx, 30*time.Second)
+	defer cancel()
+	body := binary.LittleEndian.AppendUint64(nil, u.id)
+	body = binary.LittleEndian.AppendUint64(body, at.Epoch)
+	body = binary.LittleEndian.AppendUint64(body, at.Seq)
+	r, err := u.e.o.Peers.OpenStream(ctx, node, streamState, body)
+	if err != nil {
+		return fmt.Errorf("ask %s: %w", node, err)
+	}
+	defer r.Close()
+	m := opstate.NewMemory()
+	epoch, _, err := opstate.ReadFrames(bufio.NewReader(r), m)
+	if err != nil {
+		return fmt.Errorf("from %s: %w", node, err)
+	}
+	if epoch < at.Epoch || epoch == at.Epoch && m.Seq() < at.Seq {
+		return fmt.Errorf("%s is at step %d of epoch %d", node, m.Seq(), epoch)
+	}
+	if err := u.store.Load().Begin(epoch, m, m.Seq()); err != nil {
+		return err
+	}
+	u.epoch, u.inst = epoch, nil
+	return u.reopen()
+}
+
+// answerPeers has other nodes given the state of operators.
+func (e *Engine) answerPeers() {
+	e.o.Peers.HandleStream(streamState, func(_ context.Context, from string, body []byte, w io.Writer) error {
+		if len(body) != 24 {
+			return errors.New("a request for an operator's state is cut short")
+		}
+		id := binary.LittleEndian.Uint64(body)
+		u := e.unit(id, nil)
+		if u == nil || u.store.Load() == nil {
+			return fmt.Errorf("%w: operator %d", errNobody, id)
+		}
+		u.mu.Lock()
+		bad := u.quarantined
+		u.mu.Unlock()
+		s := u.store.Load()
+		snapshot, err := s.Snapshot()
+		if err != nil {
+			return err
+		}
+		defer snapshot.Close()
+		at := topics.Place{Epoch: binary.LittleEndian.Uint64(body[8:]), Seq: binary.LittleEndian.Uint64(body[16:])}
+		epoch := s.Epoch()
+		if bad || epoch < at.Epoch || epoch == at.Epoch && snapshot.Seq() < at.Seq {
+			return fmt.Errorf("%w: it is at step %d of epoch %d here", errNobody, snapshot.Seq(), epoch)
+		}
+		e.o.Log.Debug("An operator's state is given to another node", "operator", u.op.Load().Name, "node", from, "step", snapshot.Seq())
+		return opstate.WriteFrames(w, epoch, snapshot)
+	})
+	e.o.Peers.Handle(methodAsk, e.service.answerAsk)
+}

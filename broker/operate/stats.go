@@ -1,0 +1,49 @@
+package operate
+
+import (
+	"fmt"
+	"time"
+)
+
+// Stats are what a unit has done since its node was started.
+type Stats struct {
+	Steps      uint64        `json:"steps"`   // run here and committed
+	Applied    uint64        `json:"applied"` // run by others
+	Seq        uint64        `json:"seq"`
+	In         uint64        `json:"in"`
+	Out        uint64        `json:"out"`
+	Diverged   uint64        `json:"diverged,omitzero"`
+	Rebuilt    uint64        `json:"rebuilt,omitzero"`
+	Busy       time.Duration `json:"busy_ns"`   // spent running
+	CommitTime time.Duration `json:"commit_ns"` // from running to commit, of the last step
+}
+
+func (u *unit) count(f func(*Stats)) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	f(&u.stats)
+}
+
+// LogLine is a line of an operator's log on one node.
+type LogLine struct {
+	Time  time.Time `json:"time"`
+	Node  string    `json:"node,omitempty"`
+	Level string    `json:"level"`
+	Text  string    `json:"text"`
+}
+
+// logMax bounds an operator's log; repeated lines count once.
+const logMax = 200
+
+func (u *unit) note(level, format string, args ...any) {
+	l := LogLine{Time: time.Now().UTC(), Level: level, Text: fmt.Sprintf(format, args...)}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if n := len(u.log); n > 0 && u.log[n-1].Text == l.Text {
+		u.log[n-1].Time = l.Time
+		return
+	}
+	if u.log = append(u.log, l); len(u.log) > logMax {
+		u.log = append([]LogLine(nil), u.log[len(u.log)-logMax:]...)
+	}
+}

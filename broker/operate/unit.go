@@ -1,0 +1,430 @@
+package operate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/heraldmq/herald/broker/state"
+	"github.com/heraldmq/herald/operators/engine"
+	"github.com/heraldmq/herald/operators/graph"
+	opstate "github.com/heraldmq/herald/operators/state"
+	"github.com/heraldmq/herald/operators/stream"
+	"github.com/heraldmq/herald/topics"
+	"github.com/heraldmq/herald/topics/catalogue"
+)
+
+// item is something out of the log: a step, or the beginning of an epoch.
+type item struct {
+	step  state.Step
+	epoch uint64
+}
+
+// The bounds of a unit's queue. What doesn't fit is dropped, and the state fetched from
+// another replica later.
+const (
+	queueMax      = 4096
+	queueBytesMax = 32 << 20
+)
+
+// unit is one operator on this node.
+type unit struct {
+	e     *Engine
+	id    uint64
+	group *state.Group
+	op    atomic.Pointer[catalogue.Operator]
+	wake  chan struct{} // holds one
+	stop  chan struct{}
+	done  chan struct{}
+	gone  atomic.Bool // with its files
+	asked atomic.Bool // somebody wants to see how far it is
+
+	mu     sync.Mutex // of what follows
+	queue  []item
+	queued int
+	lost   bool // something was dropped
+	// quarantined: the state here has diverged, and is given to nobody.
+	quarantined bool
+	taken       topics.Index // all steps up to it have been taken in, or were before what is held
+	held        topics.Index // of the step pushed last
+	busy        bool
+	told        sync.Cond // taken has changed, or the unit has ended
+	log         []LogLine
+	stats       Stats
+	shown       Report
+	// trouble is how a proposal ended that wasn't taken.
+	trouble *trouble
+
+	store atomic.Pointer[opstate.Journal]
+
+	// The goroutine's own.
+	epoch  uint64
+	spec   uint64 // epoch of the graph
+	g      *graph.Graph
+	inst   *engine.Instance
+	faulty bool // the state is not to be used
+	p      primary
+}
+
+type trouble struct {
+	fault *topics.Fault
+	err   error
+}
+
+func newUnit(e *Engine, o *catalogue.Operator, g *state.Group) *unit {
+	u := &unit{
+		e: e, id: o.ID, group: g, wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
+	}
+	u.told.L = &u.mu
+	u.op.Store(o)
+	u.note("info", "deployed as version %q, epoch %d, in group %d", o.Version, o.Epoch, o.Group)
+	return u
+}
+
+func (u *unit) poke() {
+	select {
+	case u.wake <- struct{}{}:
+	default:
+	}
+}
+
+// update takes what the catalogue says now.
+func (u *unit) update(o *catalogue.Operator) {
+	if old := u.op.Swap(o); old.Revision != o.Revision {
+		u.note("info", "now %s, epoch %d, revision %d%s", o.State, o.Epoch, o.Revision, because(o.Error))
+		u.poke()
+	}
+}
+
+func because(why string) string {
+	if why == "" {
+		return ""
+	}
+	return ": " + why
+}
+
+// push takes something out of the log. It never blocks.
+func (u *unit) push(i item) {
+	u.mu.Lock()
+	if len(u.queue) >= queueMax || u.queued > queueBytesMax {
+		u.queue, u.queued, u.lost = nil, 0, true
+	}
+	u.queue = append(u.queue, i)
+	u.queued += len(i.step.Head)
+	u.held = max(u.held, i.step.Index)
+	u.mu.Unlock()
+	u.poke()
+}
+
+// pop takes the next thing; ok is false when there is none, and then all is taken in.
+func (u *unit) pop() (i item, ok bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if len(u.queue) == 0 {
+		u.taken, u.busy = u.held, false
+		u.told.Broadcast()
+		return i, false
+	}
+	i = u.queue[0]
+	u.queue[0] = item{}
+	u.queue = u.queue[1:]
+	u.queued -= len(i.step.Head)
+	u.busy = true
+	return i, true
+}
+
+// flush waits until all steps up to an index have been taken in, and makes them last.
+func (u *unit) flush(ctx context.Context, i topics.Index) error {
+	defer context.AfterFunc(ctx, func() {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		u.told.Broadcast()
+	})()
+	u.mu.Lock()
+	want := min(i, u.held)
+	for ctx.Err() == nil && u.taken < want && !u.ended() {
+		u.poke()
+		u.told.Wait()
+	}
+	behind := u.taken < want
+	u.mu.Unlock()
+	if behind {
+		u.note("warn", "the state could not be written up to entry %d in time", i)
+		return nil
+	}
+	if s := u.store.Load(); s != nil {
+		return s.Flush()
+	}
+	return nil
+}
+
+func (u *unit) ended() bool {
+	select {
+	case <-u.stop:
+		return true
+	default:
+		return false
+	}
+}
+
+// end ends the unit and waits for it; gone: the operator was removed.
+func (u *unit) end(gone bool) {
+	u.gone.Store(gone)
+	close(u.stop)
+	u.poke()
+	<-u.done
+}
+
+// retryEvery is how long a unit waits before it tries again what can't be done now.
+const retryEvery = 200 * time.Millisecond
+
+// run is the unit's goroutine.
+func (u *unit) run() {
+	defer close(u.done)
+	defer u.finish()
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		sleep, err := u.turn()
+		if err != nil {
+			u.note("error", "%v", err)
+			u.e.o.Log.Warn("An operator can't go on for now", "operator", u.op.Load().Name, "error", err)
+			sleep = retryEvery
+		}
+		timer.Reset(sleep)
+		select {
+		case <-u.stop:
+			return
+		case <-u.e.ctx.Done():
+			return
+		case <-u.wake:
+		case <-timer.C:
+		}
+	}
+}
+
+func (u *unit) finish() {
+	u.mu.Lock()
+	u.taken = ^topics.Index(0)
+	u.told.Broadcast()
+	u.mu.Unlock()
+	s := u.store.Load()
+	if s == nil {
+		return
+	}
+	err := error(nil)
+	if u.gone.Load() {
+		err = s.Remove()
+	} else {
+		err = s.Close()
+	}
+	if err != nil {
+		u.e.o.Log.Warn("The state of an operator could not be put away", "operator", u.op.Load().Name, "error", err)
+	}
+}
+
+// turn does what there is to do and returns how long to sleep.
+func (u *unit) turn() (time.Duration, error) {
+	if err := u.open(); err != nil {
+		return 0, err
+	}
+	if err := u.drain(); err != nil {
+		return 0, err
+	}
+	if err := u.catchUp(); err != nil {
+		return 0, err
+	}
+	defer u.show()
+	return u.lead()
+}
+
+// open opens the state, once, and makes the graph of the epoch that is in force.
+func (u *unit) open() error {
+	if u.store.Load() == nil {
+		s, err := opstate.OpenJournal(u.e.dir(u.id))
+		if err != nil {
+			return err
+		}
+		u.store.Store(s)
+		u.epoch = s.Epoch()
+	}
+	if u.inst != nil || u.faulty || u.epoch == 0 {
+		return nil // what is faulty is replaced
+	}
+	return u.reopen()
+}
+
+// reopen makes the instance of what the store holds.
+func (u *unit) reopen() error {
+	o := u.op.Load()
+	if o.Epoch < u.epoch {
+		return fmt.Errorf("epoch %d has begun, and the catalogue here is at %d", u.epoch, o.Epoch)
+	}
+	u.inst = nil
+	if u.g == nil || u.spec != o.Epoch {
+		g, err := u.e.compile(o)
+		if err != nil {
+			return err
+		}
+		u.g, u.spec = g, o.Epoch
+		u.watch()
+	}
+	inst, err := engine.Open(u.g, u.store.Load(), engine.Options{
+		Operator: u.id, Epoch: u.epoch, Clock: stream.Time(o.Began),
+	})
+	if err != nil {
+		return err
+	}
+	u.inst, u.faulty = inst, false
+	u.mu.Lock()
+	u.quarantined = false
+	u.mu.Unlock()
+	u.p.reset()
+	return nil
+}
+
+// compile makes the graph of an operator.
+func (e *Engine) compile(o *catalogue.Operator) (*graph.Graph, error) {
+	g, err := e.o.Compile(o.Account, o.Spec, o.IDs)
+	if err != nil {
+		return nil, fmt.Errorf("compile operator %s, which was deployed: %w", o.Name, err)
+	}
+	return g, nil
+}
+
+// watch has the unit woken when its inputs grow.
+func (u *unit) watch() {
+	var ids []topics.TopicID
+	for i := range u.g.Inputs {
+		if t, ok := u.e.state.Topic(u.op.Load().Account, u.g.Inputs[i].Topic); ok {
+			ids = append(ids, t.ID())
+		}
+	}
+	u.e.reads(u, ids)
+}
+
+// drain takes in what came out of the log.
+func (u *unit) drain() error {
+	u.mu.Lock()
+	lost := u.lost
+	u.lost = false
+	u.mu.Unlock()
+	if lost {
+		u.note("warn", "steps came faster than they could be taken in")
+	}
+	for {
+		i, ok := u.pop()
+		if !ok {
+			return nil
+		}
+		if err := u.take(i); err != nil {
+			return err
+		}
+	}
+}
+
+// take takes one thing in. A step that can't be taken is left to catchUp.
+func (u *unit) take(i item) error {
+	if i.epoch > 0 {
+		return u.begin(i.epoch)
+	}
+	s, err := engine.ParseStep(i.step.Head)
+	if err != nil {
+		return fmt.Errorf("entry %d: %w", i.step.Index, err)
+	}
+	if u.inst == nil || u.faulty || s.Epoch != u.epoch || s.Seq <= u.inst.Committed() {
+		return nil
+	}
+	if mine := u.p.first(); mine != nil && mine.seq == s.Seq && mine.digest == s.Digest {
+		if err := u.inst.Commit(s.Seq); err != nil {
+			u.faulty = true
+			return err
+		}
+		u.committed(mine)
+		return nil
+	}
+	if u.inst.Open() > 0 {
+		if err := u.abort(); err != nil {
+			return err
+		}
+	}
+	if s.Seq != u.inst.Committed()+1 {
+		return nil // there is a gap
+	}
+	if err := u.inst.Apply(s, u.readAgain); err != nil {
+		u.faulty = true
+		u.mu.Lock()
+		u.quarantined = true
+		u.mu.Unlock()
+		u.count(func(st *Stats) {
+			if errors.Is(err, engine.ErrDiverged) {
+				st.Diverged++
+			}
+		})
+		u.note("error", "quarantined: %v", err)
+		u.e.o.Log.Error("An operator's standby is quarantined; it gets the state of another replica", "operator", u.op.Load().Name, "error", err)
+		return nil
+	}
+	u.p.reset()
+	u.count(func(st *Stats) { st.Applied++; st.Seq = s.Seq })
+	return nil
+}
+
+// abort throws what was run and isn't committed away.
+func (u *unit) abort() error {
+	u.p.reset()
+	if err := u.inst.Abort(); err != nil {
+		u.faulty = true
+		return err
+	}
+	return nil
+}
+
+// begin begins an epoch: with the state that it takes over, or none.
+func (u *unit) begin(epoch uint64) error {
+	if epoch <= u.epoch {
+		return nil
+	}
+	o := u.op.Load()
+	for _, c := range u.e.state.Operators("") {
+		if c.ID == u.id {
+			o = c
+		}
+	}
+	if o.Epoch < epoch { // this node's catalogue is behind: it is fetched later
+		u.epoch, u.faulty, u.inst = epoch, true, nil
+		return nil
+	}
+	u.op.Store(o)
+	s := u.store.Load()
+	var from opstate.Reader = opstate.NewMemory()
+	if o.Kept != nil && o.Epoch == epoch && s.Epoch() == epoch-1 && !u.faulty {
+		from = kept{s, o.Kept}
+	}
+	if err := s.Begin(epoch, from, 0); err != nil {
+		return err
+	}
+	u.epoch = epoch
+	u.note("info", "epoch %d begins", epoch)
+	return u.reopen()
+}
+
+// kept is a state without what belongs to steps that are not kept.
+type kept struct {
+	opstate.Reader
+	nodes []uint16
+}
+
+func (k kept) Scan(from, to []byte, f func(key, v []byte) bool) error {
+	return k.Reader.Scan(from, to, func(key, v []byte) bool {
+		node, own := engine.OfNode(key)
+		keep := own && engine.Own(key)
+		for _, n := range k.nodes {
+			keep = keep || !own && n == node
+		}
+		return !keep || f(key, v)
+	})
+}

@@ -1,0 +1,529 @@
+package operate
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/heraldmq/herald/broker/state"
+	"github.com/heraldmq/herald/operators/engine"
+	"github.com/heraldmq/herald/operators/graph"
+	"github.com/heraldmq/herald/operators/stream"
+	"github.com/heraldmq/herald/topics"
+	"github.com/heraldmq/herald/topics/catalogue"
+)
+
+// Request is the body of every request.
+type Request struct {
+	Name  string `json:"name,omitempty"`
+	Spec  string `json:"spec,omitempty"`  // DEPLOY, UPDATE: the YAML file
+	Reset bool   `json:"reset,omitempty"` // UPDATE: begin with no state
+	Dry   bool   `json:"dry_run,omitempty"`
+	Skip  bool   `json:"skip,omitempty"` // RESUME: pass the record over in front of which it stopped
+	Key   string `json:"key,omitempty"`  // STATE: only keys that contain it
+	Limit int    `json:"limit,omitempty"`
+}
+
+func (s *service) verbs() map[string]handler {
+	read := func(f func(ctx context.Context, account string, r *Request) (any, error)) handler {
+		return func(ctx context.Context, account string, body []byte) (any, error) {
+			var r Request
+			if len(body) > 0 {
+				if err := json.Unmarshal(body, &r); err != nil {
+					return nil, refuse(400, "request body: %v", err)
+				}
+			}
+			return f(ctx, account, &r)
+		}
+	}
+	later := func(context.Context, string, *Request) (any, error) {
+		return nil, refuse(501, "savepoints are not there yet")
+	}
+	return map[string]handler{
+		"DEPLOY": read(s.deploy), "UPDATE": read(s.update), "LIST": read(s.list), "INFO": read(s.info), "GRAPH": read(s.graph),
+		"PAUSE": read(s.pause), "RESUME": read(s.resume), "REMOVE": read(s.remove), "LOGS": read(s.logs), "STATE": read(s.state),
+		"SAVEPOINT.*": read(later),
+	}
+}
+
+// Deployed is the answer to DEPLOY and UPDATE. Steps says what becomes of the state of
+// each step: new, kept or dropped.
+type Deployed struct {
+	Operator *catalogue.Operator `json:"operator"`
+	Created  bool                `json:"created,omitempty"`
+	Steps    map[string]string   `json:"steps,omitempty"`
+}
+
+// plan checks a spec against what there is, and says where the operator lives.
+func (s *service) plan(account, spec string, ids map[string]uint16) (*graph.Graph, *catalogue.Operator, error) {
+	g, err := s.e.o.Compile(account, []byte(spec), ids)
+	if err != nil {
+		return nil, nil, refuse(400, "%v", err)
+	}
+	switch {
+	case g.Recovery != graph.Active:
+		return nil, nil, refuse(400, "recovery %s is not there yet: only active is", g.Recovery)
+	case g.Partitions > 1:
+		return nil, nil, refuse(400, "%d partitions are not there yet: only 1 is", g.Partitions)
+	case g.State.Pebble:
+		return nil, nil, refuse(400, "the backend pebble is not there yet: memory is")
+	}
+	o := &catalogue.Operator{
+		Account: account, Name: g.Name, Version: g.Version, Spec: g.JSON, Digest: hex.EncodeToString(g.Digest[:]),
+		Epoch: 1, State: catalogue.Running, Revision: 1, IDs: map[string]uint16{},
+	}
+	for i := range g.Nodes {
+		o.IDs[g.Nodes[i].Name] = g.Nodes[i].ID
+	}
+	st := s.e.state
+	for i := range g.Inputs {
+		in := &g.Inputs[i]
+		t, ok := st.Topic(account, in.Topic)
+		if !ok {
+			return nil, nil, refuse(404, "input %s: there is no topic %s: an operator reads what is kept; make the topic first (pubsub topic add %s …)", in.Name, in.Topic, in.Topic)
+		}
+		o.Starts = append(o.Starts, s.begins(t, in))
+		if o.Group == 0 {
+			o.Group = t.Group().ID()
+		}
+	}
+	first := ""
+	for i := range g.Sinks {
+		name := g.Sinks[i].Topic
+		if name == "" {
+			continue
+		}
+		t, ok := st.Topic(account, name)
+		if !ok {
+			return nil, nil, refuse(404, "output %s: there is no topic %s; make it first (pubsub topic add %s …)", g.Sinks[i].Name, name, name)
+		}
+		switch {
+		case first == "":
+			first, o.Group = name, t.Group().ID()
+		case t.Group().ID() != o.Group:
+			return nil, nil, refuse(400, "outputs %s and %s are in different groups, which is not there yet", first, name)
+		}
+	}
+	return g, o, nil
+}
+
+// begins is behind which sequence an input begins.
+func (s *service) begins(t *state.Topic, in *graph.Input) topics.Sequence {
+	data := t.Data()
+	switch f := in.From; {
+	case f.Sequence > 0:
+		return f.Sequence - 1
+	case data == nil:
+		return 0
+	case f.New:
+		_, last := data.Bounds()
+		return last
+	case f.Time != 0:
+		return max(data.SequenceAt(topics.Nanos(f.Time)), 1) - 1
+	}
+	return 0
+}
+
+func (s *service) deploy(ctx context.Context, account string, r *Request) (any, error) {
+	_, o, err := s.plan(account, r.Spec, nil)
+	if err != nil {
+		return nil, err
+	}
+	if old := s.e.state.Operator(account, o.Name); old != nil {
+		if old.Digest == o.Digest {
+			return Deployed{Operator: old}, nil
+		}
+		return nil, refuse(409, "operator %s is deployed already, with another spec: update it", o.Name)
+	}
+	if r.Dry {
+		return Deployed{Operator: o, Created: true}, nil
+	}
+	put, err := s.e.state.PutOperator(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	s.e.o.Log.Info("Operator deployed", "operator", put.Name, "account", account, "id", put.ID)
+	return Deployed{Operator: put, Created: true}, nil
+}
+
+func (s *service) update(ctx context.Context, account string, r *Request) (any, error) {
+	g, o, err := s.plan(account, r.Spec, nil)
+	if err != nil {
+		return nil, err
+	}
+	old := s.e.state.Operator(account, o.Name)
+	if old == nil {
+		return nil, catalogue.FaultNoOperator
+	}
+	if g, o, err = s.plan(account, r.Spec, old.IDs); err != nil {
+		return nil, err
+	}
+	if old.Group != o.Group {
+		return nil, refuse(400, "its first output is now in group %d and was in group %d: remove it and deploy it anew", o.Group, old.Group)
+	}
+	o.Epoch, o.Revision = old.Epoch+1, old.Revision+1
+	d := Deployed{Operator: o, Steps: map[string]string{}}
+	for i := range g.Nodes {
+		d.Steps[g.Nodes[i].Name] = "new"
+	}
+	if !r.Reset {
+		was, err := s.e.o.Compile(account, old.Spec, old.IDs)
+		if err != nil {
+			return nil, refuse(400, "what is deployed can't be compiled any more (%v): its state can't be kept", err)
+		}
+		if err := sameInputs(was, g); err != nil {
+			return nil, err
+		}
+		o.Starts, o.Kept = old.Starts, []uint16{}
+		for i := range was.Nodes {
+			before := &was.Nodes[i]
+			at := slices.IndexFunc(g.Nodes, func(n graph.Node) bool {
+				return n.ID == before.ID && n.Kind == before.Kind && n.Config == before.Config
+			})
+			if at < 0 {
+				if d.Steps[before.Name] == "" {
+					d.Steps[before.Name] = "dropped"
+				}
+				continue
+			}
+			d.Steps[g.Nodes[at].Name] = "kept"
+			o.Kept = append(o.Kept, before.ID)
+		}
+	}
+	if r.Dry {
+		return d, nil
+	}
+	if d.Operator, err = s.e.state.PutOperator(ctx, o); err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+// sameInputs tells why the places that were read up to can't be kept.
+func sameInputs(was, is *graph.Graph) error {
+	same := slices.EqualFunc(was.Inputs, is.Inputs, func(a, b graph.Input) bool { return a.Topic == b.Topic && a.Name == b.Name })
+	if !same {
+		return refuse(400, "its inputs are others than before: update it with reset, and it begins anew")
+	}
+	return nil
+}
+
+// change changes what the catalogue says of an operator.
+func (s *service) change(ctx context.Context, account string, r *Request, f func(o *catalogue.Operator) error) (any, error) {
+	for {
+		old := s.e.state.Operator(account, r.Name)
+		if old == nil {
+			return nil, catalogue.FaultNoOperator
+		}
+		o := *old
+		if err := f(&o); err != nil {
+			return nil, err
+		}
+		o.Revision++
+		n, err := s.e.state.PutOperator(ctx, &o)
+		if errors.Is(err, catalogue.FaultOperatorChanged) && ctx.Err() == nil {
+			continue
+		}
+		return Deployed{Operator: n}, err
+	}
+}
+
+func (s *service) pause(ctx context.Context, account string, r *Request) (any, error) {
+	return s.change(ctx, account, r, func(o *catalogue.Operator) error {
+		if o.State == catalogue.Failed {
+			return refuse(409, "it has failed: %s", o.Error)
+		}
+		o.State = catalogue.Paused
+		return nil
+	})
+}
+
+func (s *service) resume(ctx context.Context, account string, r *Request) (any, error) {
+	return s.change(ctx, account, r, func(o *catalogue.Operator) error {
+		if r.Skip {
+			if o.At == nil {
+				return refuse(409, "there is no record to skip: %s", cmp.Or(o.Error, "it has not failed"))
+			}
+			o.Skip = o.At
+		}
+		o.State, o.Error, o.At = catalogue.Running, "", nil
+		return nil
+	})
+}
+
+func (s *service) remove(ctx context.Context, account string, r *Request) (any, error) {
+	if err := s.e.state.DropOperator(ctx, account, r.Name, 0); err != nil {
+		return nil, err
+	}
+	return map[string]string{"removed": r.Name}, nil
+}
+
+func (s *service) list(_ context.Context, account string, _ *Request) (any, error) {
+	all := s.e.state.Operators(account)
+	if all == nil {
+		all = []*catalogue.Operator{}
+	}
+	return map[string]any{"operators": all}, nil
+}
+
+// Report is what one node has of an operator.
+type Report struct {
+	Node      string         `json:"node"`
+	Leads     bool           `json:"leads"`
+	Epoch     uint64         `json:"epoch"`
+	Seq       uint64         `json:"seq"` // the last step taken in
+	Behind    uint64         `json:"behind"`
+	Watermark time.Time      `json:"watermark,omitzero"`
+	Keys      int64          `json:"state_keys"`
+	Bytes     int64          `json:"state_bytes"`
+	Lag       uint64         `json:"lag_records"`
+	LagFor    float64        `json:"lag_seconds"`
+	Blocked   string         `json:"blocked,omitempty"`
+	Faulty    bool           `json:"quarantined,omitempty"`
+	Stats     Stats          `json:"stats"`
+	Counts    []engine.Count `json:"counts,omitempty"`
+	Log       []LogLine      `json:"log,omitempty"`
+}
+
+// Info is the answer to INFO.
+type Info struct {
+	Operator *catalogue.Operator `json:"operator"`
+	Leader   string              `json:"leader"`
+	Replicas []Report            `json:"replicas"`
+}
+
+func (s *service) info(ctx context.Context, account string, r *Request) (any, error) {
+	o := s.e.state.Operator(account, r.Name)
+	if o == nil {
+		return nil, catalogue.FaultNoOperator
+	}
+	out := Info{Operator: o, Replicas: s.reports(ctx, account, o)}
+	for _, rep := range out.Replicas {
+		if rep.Leads {
+			out.Leader = rep.Node
+		}
+	}
+	return out, nil
+}
+
+// reports asks every node of the operator's group.
+func (s *service) reports(ctx context.Context, account string, o *catalogue.Operator) []Report {
+	all := []Report{}
+	body, _ := json.Marshal(Request{Name: o.Name}) // can't fail
+	if here, err := s.report(account, body); err == nil {
+		all = append(all, *here)
+	}
+	if g := s.e.state.Group(o.Group); g != nil {
+		s.nodes(ctx, g.Nodes(), asked{account, "REPORT", body}, func(_ string, b []byte) {
+			var rep Report
+			if json.Unmarshal(b, &rep) == nil && rep.Node != "" {
+				all = append(all, rep)
+			}
+		})
+	}
+	slices.SortFunc(all, func(a, b Report) int { return strings.Compare(a.Node, b.Node) })
+	return all
+}
+
+func (s *service) report(account string, body []byte) (*Report, error) {
+	var r Request
+	if err := json.Unmarshal(body, &r); err != nil {
+		return nil, refuse(400, "request body: %v", err)
+	}
+	u := s.here(account, r.Name)
+	if u == nil {
+		return nil, catalogue.FaultNoOperator
+	}
+	return u.report(), nil
+}
+
+func (s *service) here(account, name string) *unit {
+	o := s.e.state.Operator(account, name)
+	if o == nil {
+		return nil
+	}
+	return s.e.unit(o.ID, o)
+}
+
+// report says how far this node is.
+func (u *unit) report() *Report {
+	u.asked.Store(true) // the next report is fresher
+	u.poke()
+	u.mu.Lock()
+	r := u.shown
+	r.Stats, r.Log = u.stats, slices.Clone(u.log)
+	r.Faulty = u.quarantined
+	u.mu.Unlock()
+	r.Node, r.Leads = u.e.state.ServerName(), u.group.IsLeader()
+	if p := u.e.o.Peers; p != nil {
+		r.Node = p.Name()
+	}
+	for i := range r.Log {
+		r.Log[i].Node = r.Node
+	}
+	if st := u.store.Load(); st != nil {
+		r.Epoch, r.Seq = st.Epoch(), st.Seq()
+		r.Keys, r.Bytes = st.Size()
+	}
+	if data := u.group.Store(); data != nil {
+		if at := data.Place(u.id, 0); at.Epoch == r.Epoch && at.Seq > r.Seq {
+			r.Behind = at.Seq - r.Seq
+		}
+	}
+	return &r
+}
+
+// show notes what only the unit's goroutine knows, for reports.
+func (u *unit) show() {
+	if u.inst == nil || time.Since(u.p.shown) < time.Second && !u.asked.Swap(false) {
+		return
+	}
+	u.p.shown = time.Now()
+	r := Report{Blocked: u.p.blocked}
+	if w := u.inst.Watermark(); w != stream.TimeMin && w != stream.TimeMax {
+		r.Watermark = time.Unix(0, int64(w)).UTC()
+	}
+	r.Counts, _ = u.inst.Counts() // none where the state can't be read, which is told elsewhere
+	o := u.op.Load()
+	for i := range u.g.Inputs {
+		t, ok := u.e.state.Topic(o.Account, u.g.Inputs[i].Topic)
+		if !ok || t.Data() == nil {
+			continue
+		}
+		at := max(u.inst.Position(i), start(o, i)) + 1
+		r.Lag += t.Data().Count(topics.NewFilter(u.g.Inputs[i].Subjects), at)
+		if seq, ok := t.Data().Next(topics.NewFilter(u.g.Inputs[i].Subjects), at); ok {
+			if m, err := t.Data().Load(seq); err == nil {
+				r.LagFor = max(r.LagFor, time.Duration(u.e.state.Now()-m.Time).Seconds())
+			}
+		}
+	}
+	u.mu.Lock()
+	u.shown = r
+	u.mu.Unlock()
+}
+
+func (s *service) logs(ctx context.Context, account string, r *Request) (any, error) {
+	o := s.e.state.Operator(account, r.Name)
+	if o == nil {
+		return nil, catalogue.FaultNoOperator
+	}
+	lines := []LogLine{}
+	for _, rep := range s.reports(ctx, account, o) {
+		lines = append(lines, rep.Log...)
+	}
+	slices.SortStableFunc(lines, func(a, b LogLine) int { return a.Time.Compare(b.Time) })
+	return map[string]any{"lines": lines}, nil
+}
+
+// GraphNode is a step as GRAPH shows it.
+type GraphNode struct {
+	Name   string   `json:"name"`
+	Kind   string   `json:"kind"`
+	Class  string   `json:"class"`
+	Leads  []string `json:"to"`
+	Config string   `json:"config,omitempty"`
+}
+
+func (s *service) graph(_ context.Context, account string, r *Request) (any, error) {
+	o := s.e.state.Operator(account, r.Name)
+	if o == nil {
+		return nil, catalogue.FaultNoOperator
+	}
+	g, err := s.e.compile(o)
+	if err != nil {
+		return nil, err
+	}
+	name := func(e graph.Edge) string {
+		if e.Node < 0 {
+			return g.Sinks[e.Port].Name
+		}
+		return g.Nodes[e.Node].Name
+	}
+	nodes := []GraphNode{}
+	for i := range g.Inputs {
+		n := GraphNode{Name: g.Inputs[i].Name, Kind: "input", Class: stream.Repeatable.String()}
+		for _, e := range g.Inputs[i].Out {
+			n.Leads = append(n.Leads, name(e))
+		}
+		nodes = append(nodes, n)
+	}
+	for i := range g.Nodes {
+		n := GraphNode{Name: g.Nodes[i].Name, Kind: g.Nodes[i].Kind, Class: g.Nodes[i].Class.String(), Config: g.Nodes[i].Config}
+		for _, outs := range g.Nodes[i].Outs {
+			for _, e := range outs {
+				n.Leads = append(n.Leads, name(e))
+			}
+		}
+		nodes = append(nodes, n)
+	}
+	return map[string]any{"operator": o.Name, "class": g.Class.String(), "nodes": nodes, "spec": o.Spec}, nil
+}
+
+// StateEntry is one key of a state.
+type StateEntry struct {
+	Node  uint16 `json:"node"`
+	Key   string `json:"key"` // printable as it is, else in hex behind "0x"
+	Value string `json:"value"`
+}
+
+func (s *service) state(ctx context.Context, account string, r *Request) (any, error) {
+	o := s.e.state.Operator(account, r.Name)
+	if o == nil {
+		return nil, catalogue.FaultNoOperator
+	}
+	body, err := json.Marshal(r)
+	if err != nil {
+		return nil, err
+	}
+	g := s.e.state.Group(o.Group)
+	if g == nil || g.IsLeader() || s.e.o.Peers == nil {
+		return s.stateHere(account, body)
+	}
+	out := json.RawMessage(nil)
+	s.nodes(ctx, []string{g.Leader()}, asked{account, "STATE", body}, func(_ string, b []byte) { out = b })
+	if out == nil {
+		return nil, refuse(503, "the operator's group has no leader now; try again")
+	}
+	return out, nil
+}
+
+func (s *service) stateHere(account string, body []byte) (any, error) {
+	var r Request
+	if err := json.Unmarshal(body, &r); err != nil {
+		return nil, refuse(400, "request body: %v", err)
+	}
+	u := s.here(account, r.Name)
+	if u == nil || u.store.Load() == nil {
+		return nil, refuse(503, "there is no state here")
+	}
+	limit := min(cmp.Or(r.Limit, 100), 1000)
+	entries := []StateEntry{}
+	err := u.store.Load().Scan([]byte("s"), []byte("t"), func(key, v []byte) bool {
+		node, own := engine.OfNode(key)
+		if own || len(key) < 5 || r.Key != "" && !strings.Contains(string(key[5:]), r.Key) {
+			return true
+		}
+		entries = append(entries, StateEntry{node, printable(key[5:]), printable(v)})
+		return len(entries) < limit
+	})
+	if err != nil {
+		return nil, err
+	}
+	keys, bytes := u.store.Load().Size()
+	return map[string]any{"keys": keys, "bytes": bytes, "entries": entries}, nil
+}
+
+func printable(b []byte) string {
+	if utf8.Valid(b) && !strings.ContainsFunc(string(b), func(r rune) bool { return r < ' ' }) {
+		return string(b)
+	}
+	return fmt.Sprintf("0x%x", b)
+}

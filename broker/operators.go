@@ -1,0 +1,41 @@
+package broker
+
+import (
+	"path/filepath"
+
+	"github.com/heraldmq/herald/broker/operate"
+	"github.com/heraldmq/herald/broker/state"
+	"github.com/heraldmq/herald/operators/graph"
+	"github.com/heraldmq/herald/operators/spec"
+	"github.com/heraldmq/herald/topics"
+)
+
+// newOperators makes what runs operators. peers is nil on a single node.
+func (d *durable) newOperators(peers operate.Peers) *operate.Engine {
+	return operate.New(operate.Options{
+		Dir: filepath.Join(d.b.storeDir, "operators"), Account: d.b.front.Account, Peers: peers, Fetch: d.copies.Page, Log: d.b.cfg.Log,
+		Compile: func(_ string, text []byte, ids map[string]uint16) (*graph.Graph, error) {
+			s, err := spec.Parse("operator", text)
+			if err != nil {
+				return nil, err
+			}
+			g, _, err := spec.Compile(s, spec.Options{Functions: d.b.cfg.Functions, IDs: ids})
+			return g, err
+		},
+	})
+}
+
+// operatorHooks tells the operators what the groups decide.
+func (d *durable) operatorHooks(h *state.Hooks) {
+	h.OnStep, h.OnProducer, h.OnAdopted = d.ops.Stepped, d.ops.Declared, d.ops.Adopted
+	h.OnOperator, h.OnFlush = d.ops.OperatorChanged, d.ops.Flush
+	grown, leader := h.OnGrown, h.OnLeader
+	h.OnGrown = func(g *state.Group, ids []topics.TopicID) {
+		grown(g, ids)
+		d.ops.Grown(ids)
+	}
+	h.OnLeader = func(g *state.Group, leads bool) {
+		leader(g, leads)
+		d.ops.Lead(g, leads)
+	}
+}

@@ -28,7 +28,7 @@ func (c Change) String() string {
 // for what is below it.
 var fixed = []string{
 	"server_name", "host", "port", "websocket", "http", "web", "cluster", "jetstream.enabled", "jetstream.store_dir",
-	"jetstream.domain", "jetstream.unique_tag", "jetstream.strict", "jetstream.request_queue", "jetstream.limits",
+	"jetstream.domain", "jetstream.strict", "jetstream.request_queue", "jetstream.limits",
 	"log.file", "log.format", "log.time", "log.utc", "pid_file", "ports_dir", "system_account", "no_system",
 }
 

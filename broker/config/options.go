@@ -220,7 +220,6 @@ type JetStream struct {
 	SyncAlways   bool
 	Limits       JetStreamLimits
 	RequestQueue int
-	UniqueTag    string
 	At           string
 }
 

@@ -255,7 +255,7 @@ func (d *decoder) jetStream(n node, js *JetStream) {
 		{"max_file_store|max_file", d.share("max_file_store", &js.MaxStore)},
 		{"domain", d.domain(&js.Domain)},
 		{"limits", func(n node) { d.jetStreamLimits(n, &js.Limits) }},
-		{"unique_tag", d.text("unique_tag", &js.UniqueTag)},
+		{"unique_tag", d.refuse("unique_tag", "servers have no tags; the replicas of a stream are on different servers anyway")},
 		{"request_queue_limit", d.number("request_queue_limit", &js.RequestQueue, 0, math.MaxInt32)},
 		{"info_queue_limit", d.ignore("info_queue_limit", queue)},
 		{"max_outstanding_catchup", d.ignore("max_outstanding_catchup", raft)},
@@ -321,9 +321,9 @@ func (d *decoder) jetStreamLimits(n node, l *JetStreamLimits) {
 		{"duplicate_window", d.span("duplicate_window", &l.DuplicateWindow)},
 		{"batch", func(n node) {
 			d.block(n, "batch", []key{
-				{"max_inflight_per_stream", d.number("max_inflight_per_stream", &l.BatchPerStream, -1, most)},
-				{"max_inflight_total", d.number("max_inflight_total", &l.BatchTotal, -1, most)},
-				{"max_msgs", d.number("max_msgs", &l.BatchMessages, -1, most)},
+				{"max_inflight_per_stream", d.number("max_inflight_per_stream", &l.BatchPerStream, 0, most)},
+				{"max_inflight_total", d.number("max_inflight_total", &l.BatchTotal, 0, most)},
+				{"max_msgs", d.number("max_msgs", &l.BatchMessages, 0, most)},
 				{"timeout", d.span("timeout", &l.BatchTimeout)},
 			})
 		}},

@@ -56,6 +56,8 @@ type Options struct {
 	MaxDuplicates   time.Duration
 	MaxRequestBatch int
 	MaxAckPending   int
+	// MaxConsumers is max_consumers of streams that don't say; 0 is no limit.
+	MaxConsumers int
 
 	QueueLimit int           // requests waiting for a worker; default 10,000
 	Workers    int           // requests answered at once; default 256
@@ -199,7 +201,7 @@ func (s *Service) Stats(account string) jsapi.APIStats {
 func (s *Service) environment(a *accountAPI) *environment {
 	env := &environment{
 		clustered: s.clustered(), nodes: s.peers(), maxDuplicates: s.o.MaxDuplicates,
-		maxRequestBatch: s.o.MaxRequestBatch, apiPrefixes: a.prefixes(),
+		maxRequestBatch: s.o.MaxRequestBatch, maxConsumers: max(s.o.MaxConsumers, 0), apiPrefixes: a.prefixes(),
 		limits: jsapi.Unlimited(), filters: s.o.Filters,
 		stream: func(name string) *topics.Config {
 			if t, ok := s.o.State.Topic(a.name, name); ok {

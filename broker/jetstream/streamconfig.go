@@ -32,6 +32,7 @@ type environment struct {
 	clustered       bool
 	nodes           int // that may hold a replica
 	maxRequestBatch int
+	maxConsumers    int // of a stream that doesn't say; 0 is no limit
 	limits          jsapi.AccountLimits
 	filters         *filter.Set   // compiles content filters; nil: one is made
 	maxDuplicates   time.Duration // server's cap on duplicate_window; 0 is none
@@ -104,6 +105,9 @@ func streamLimits(c *topics.Config, env *environment, _ bool) *topics.Fault {
 	word(&c.Compression, "none")
 	if c.PersistMode == "default" {
 		c.PersistMode = ""
+	}
+	if c.MaxConsumers == 0 {
+		c.MaxConsumers = env.maxConsumers
 	}
 	unlimited(&c.MaxConsumers)
 	unlimited(&c.MaxMsgs)

@@ -281,3 +281,13 @@ func TestSealingBringsTheOtherFlags(t *testing.T) {
 		t.Errorf("got %+v", next.Config)
 	}
 }
+
+// TestDefaultMaxConsumers: what the server says counts where the stream says nothing.
+func TestDefaultMaxConsumers(t *testing.T) {
+	for asked, want := range map[int]int{0: 7, -1: -1, 3: 3} {
+		c := topics.Config{Name: "S", MaxConsumers: asked}
+		if f := completeStream(&c, &environment{maxConsumers: 7}, false); f != nil || c.MaxConsumers != want {
+			t.Errorf("max_consumers %d became %d, want %d; %v", asked, c.MaxConsumers, want, f)
+		}
+	}
+}

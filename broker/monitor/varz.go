@@ -137,7 +137,6 @@ type JetStreamConfig struct {
 	SyncAlways   bool          `json:"sync_always,omitempty"`
 	Domain       string        `json:"domain,omitempty"`
 	CompressOK   bool          `json:"compress_ok,omitempty"`
-	UniqueTag    string        `json:"unique_tag,omitempty"`
 	Strict       bool          `json:"strict,omitempty"`
 }
 
@@ -245,7 +244,7 @@ func (m *Monitor) jetStreamConfig() *JetStreamConfig {
 	}
 	return &JetStreamConfig{
 		MaxMemory: js.MaxMemory, MaxStore: js.MaxStore, StoreDir: m.s.StoreDir, SyncAlways: true,
-		Domain: js.Domain, CompressOK: true, UniqueTag: js.UniqueTag, Strict: js.Strict,
+		Domain: js.Domain, CompressOK: true, Strict: js.Strict,
 	}
 }
 

@@ -130,7 +130,7 @@ func (d *durable) join(o *config.Options) {
 	d.api = jetstream.New(jetstream.Options{
 		State: d.state, Peers: peers, Server: b.front, Filters: b.filters, Engine: d.engines.of, Sources: d.copies.Info, Mirrors: d.copies.Mirrors, Now: d.now,
 		ServerName: b.name(o), Domain: o.JetStream.Domain, Cluster: o.Cluster.Name, Lenient: !o.JetStream.Strict,
-		MaxDuplicates: l.DuplicateWindow, MaxRequestBatch: l.MaxRequestBatch, MaxAckPending: max(l.MaxAckPending, 0),
+		MaxDuplicates: l.DuplicateWindow, MaxRequestBatch: l.MaxRequestBatch, MaxAckPending: max(l.MaxAckPending, 0), MaxConsumers: l.DefaultMaxConsumers,
 		QueueLimit: o.JetStream.RequestQueue, Log: b.cfg.Log,
 	})
 	d.adverts = advertise.New(ao)

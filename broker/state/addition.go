@@ -23,10 +23,11 @@ type Addition struct {
 // Append proposes messages for a topic of the group, whatever their subjects, in
 // one entry: how sources, mirrors and schedules write. None is stored behind one
 // that is refused, so that whoever copies can go on there without a gap. It waits
-// for room as Capture does. It is refused where this node doesn't lead.
+// for room as Capture does. It is refused where this node doesn't lead, and
+// while the topic moves.
 func (g *Group) Append(t *Topic, all ...Addition) {
 	why := replication.ErrNotLeader
-	if r := g.local.Load(); r != nil {
+	if r := g.local.Load(); r != nil && !t.held.Load() && t.Group() == g {
 		if r.queue.append(t, all) {
 			return
 		}

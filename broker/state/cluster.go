@@ -35,6 +35,7 @@ type cluster struct {
 	control     control      // of the cluster's goroutine
 	held        usageCache
 	moves       moves
+	arrivals    time.Time     // when they were last looked at
 	swept       bool          // of the cluster's goroutine: no files are left of replicas that went
 	pieces      pieces        // of messages that other nodes forward
 	returning   sync.Map      // pieceKey: what comes is sent back, until a mark
@@ -123,6 +124,7 @@ func (c *cluster) run(ctx context.Context) {
 	for {
 		c.arrange(ctx)
 		c.steer(ctx)
+		c.sweepArrivals()
 		c.tellLeaders()
 		select {
 		case <-ctx.Done():

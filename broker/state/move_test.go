@@ -310,3 +310,34 @@ func TestAMoveThatCantEndGoesBack(t *testing.T) {
 		t.Errorf("%d messages, want 13", n.State().Messages)
 	}
 }
+
+// TestATopicIsDeletedWhileItMoves: nothing is left of it, in either group.
+func TestATopicIsDeletedWhileItMoves(t *testing.T) {
+	f := startFleet(t, 3)
+	f.calm()
+	for i := range 4 {
+		made := f.create("a", replicated(1, "T", "t.>"))
+		f.notLeading("T")
+		for range 50 {
+			f.publish("b", "T", "t.x", "", strings.Repeat("x", 1000))
+		}
+		f.rescale("T", 3)
+		time.Sleep(time.Duration(i*i) * 3 * time.Millisecond)
+		if err := f.nodes["c"].DeleteTopic(timed(t), "A", "T"); err != nil {
+			t.Fatal(err)
+		}
+		f.wait("it is gone everywhere", func() (bool, string) {
+			for _, n := range f.names() {
+				for _, r := range f.nodes[n].replicas() {
+					if r.data.Topic(made.ID()) != nil || r.data.Hides(made.ID()) {
+						if r.isLeader() {
+							f.nodes[n].cl.dropArrivals(r.group, r.data.Arrivals())
+						}
+						return false, fmt.Sprintf("%s has it in group %d", n, r.id)
+					}
+				}
+			}
+			return true, ""
+		})
+	}
+}

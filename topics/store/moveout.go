@@ -60,6 +60,22 @@ func (s *Store) Hides(id topics.TopicID) bool {
 	return t != nil && t.hidden()
 }
 
+// Arrivals returns the topics that are still arriving, each with the number of its move.
+func (s *Store) Arrivals() map[topics.TopicID]uint64 {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	var all map[topics.TopicID]uint64
+	for id, t := range s.topics {
+		if t.move.phase == moveArriving || t.move.phase == moveArrived {
+			if all == nil {
+				all = map[topics.TopicID]uint64{}
+			}
+			all[id] = t.move.number
+		}
+	}
+	return all
+}
+
 // moveChunk is about how many bytes a step that brings something has.
 const moveChunk = 128 << 10
 

@@ -20,12 +20,14 @@ import (
 // operatorCommand is what can be done with an operator's file, without a broker.
 func (a *app) operatorCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "operator", Aliases: []string{"op"}, Short: "Check, draw and try stream operators",
-		Long: `Check, draw and try the files of stream operators. These commands need no broker.
+		Use: "operator", Aliases: []string{"op"}, Short: "Check, draw, try and run stream operators",
+		Long: `Check, draw and try the files of stream operators, which needs no broker, and have a
+broker run them.
 
 The language is described in docs/operators.md.`,
 	}
 	cmd.AddCommand(a.operatorLint(), a.operatorGraph(), a.operatorTest())
+	cmd.AddCommand(a.operatorLive()...)
 	return group(cmd)
 }
 

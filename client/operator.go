@@ -1,0 +1,116 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// OperatorRequest says what is asked of the operators of the account. Every verb takes
+// some of it.
+type OperatorRequest struct {
+	Name  string `json:"name,omitempty"`
+	Spec  string `json:"spec,omitempty"`    // DEPLOY, UPDATE: the file
+	Reset bool   `json:"reset,omitempty"`   // UPDATE: begin with no state
+	Dry   bool   `json:"dry_run,omitempty"` // DEPLOY, UPDATE: only say what would be done
+	Skip  bool   `json:"skip,omitempty"`    // RESUME: pass over the record in front of which it stopped
+	Key   string `json:"key,omitempty"`     // STATE: keys that contain it
+	Limit int    `json:"limit,omitempty"`   // STATE: at most so many
+}
+
+// Operator is an operator as it is deployed.
+type Operator struct {
+	ID      uint64    `json:"id"`
+	Name    string    `json:"name"`
+	Version string    `json:"version,omitempty"`
+	Group   uint32    `json:"group"`
+	Epoch   uint64    `json:"epoch"`
+	State   string    `json:"state"` // running, paused, failed
+	Error   string    `json:"error,omitempty"`
+	Digest  string    `json:"digest"`
+	Created Timestamp `json:"created"`
+	Changed Timestamp `json:"changed"`
+}
+
+// Timestamp is a time in nanoseconds since 1970.
+type Timestamp int64
+
+// Time returns it as a time.
+func (t Timestamp) Time() time.Time { return time.Unix(0, int64(t)).UTC() }
+
+// OperatorReplica is what one node has of an operator.
+type OperatorReplica struct {
+	Node      string    `json:"node"`
+	Leads     bool      `json:"leads"`
+	Seq       uint64    `json:"seq"`
+	Behind    uint64    `json:"behind"` // steps
+	Watermark time.Time `json:"watermark,omitzero"`
+	Keys      int64     `json:"state_keys"`
+	Bytes     int64     `json:"state_bytes"`
+	Lag       uint64    `json:"lag_records"`
+	LagFor    float64   `json:"lag_seconds"`
+	Blocked   string    `json:"blocked,omitempty"`
+	Faulty    bool      `json:"quarantined,omitempty"`
+	Stats     struct {
+		Steps    uint64        `json:"steps"`
+		In       uint64        `json:"in"`
+		Out      uint64        `json:"out"`
+		Diverged uint64        `json:"diverged,omitzero"`
+		Rebuilt  uint64        `json:"rebuilt,omitzero"`
+		Busy     time.Duration `json:"busy_ns"`
+	} `json:"stats"`
+	Counts []struct {
+		Step, Name string
+		N          uint64
+	} `json:"counts,omitempty"`
+}
+
+// OperatorInfo is an operator with its replicas.
+type OperatorInfo struct {
+	Operator Operator          `json:"operator"`
+	Leader   string            `json:"leader"`
+	Replicas []OperatorReplica `json:"replicas"`
+}
+
+// OperatorChange is what DEPLOY, UPDATE, PAUSE and RESUME give.
+type OperatorChange struct {
+	Operator Operator          `json:"operator"`
+	Created  bool              `json:"created,omitempty"`
+	Steps    map[string]string `json:"steps,omitempty"` // what becomes of their state
+}
+
+// Operators asks $HERALD.OP.<verb> and decodes the answer into to.
+func (c *Client) Operators(ctx context.Context, verb string, r OperatorRequest, to any) error {
+	op := map[string]string{
+		"DEPLOY": "deploy operator", "UPDATE": "update operator", "LIST": "list operators", "INFO": "describe operator",
+		"PAUSE": "pause operator", "RESUME": "resume operator", "REMOVE": "remove operator", "LOGS": "read the log of operator",
+		"STATE": "read the state of operator", "GRAPH": "draw operator",
+	}[verb]
+	b, err := json.Marshal(r)
+	if err != nil {
+		return failed(op, r.Name, err)
+	}
+	m, err := c.Request(ctx, "$HERALD.OP."+verb, b)
+	if err != nil {
+		var mine *Error
+		if errors.As(err, &mine) {
+			return &Error{Op: op, Target: r.Name, Kind: mine.Kind, Err: mine.Err}
+		}
+		return failed(op, r.Name, err)
+	}
+	var e struct {
+		Error *struct {
+			Code        int    `json:"code"`
+			Description string `json:"description"`
+		} `json:"error"`
+	}
+	if err := json.Unmarshal(m.Payload, &e); err != nil {
+		return failed(op, r.Name, fmt.Errorf("decode the answer: %w", err))
+	}
+	if e.Error != nil {
+		return &Error{Op: op, Target: r.Name, Kind: statusKind(e.Error.Code), Err: errors.New(e.Error.Description)}
+	}
+	return failed(op, r.Name, json.Unmarshal(m.Payload, to))
+}

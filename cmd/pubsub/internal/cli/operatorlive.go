@@ -1,0 +1,271 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/heraldmq/herald/client"
+	"github.com/heraldmq/herald/cmd/pubsub/internal/ui"
+)
+
+// operatorLive are the commands about operators that a broker runs.
+func (a *app) operatorLive() []*cobra.Command {
+	return []*cobra.Command{
+		a.operatorDeploy("deploy", "DEPLOY", "Have the broker run an operator"),
+		a.operatorDeploy("update", "UPDATE", "Put another version in an operator's place"),
+		a.operatorList(), a.operatorInfo(),
+		a.operatorState("pause", "PAUSE", "Stop an operator where it is"), a.operatorState("resume", "RESUME", "Have an operator go on"),
+		a.operatorRemove(), a.operatorLogs(), a.operatorKeys(), a.operatorTop(),
+	}
+}
+
+func (a *app) operatorDeploy(use, verb, short string) *cobra.Command {
+	var r client.OperatorRequest
+	cmd := &cobra.Command{Use: use + " FILE", Short: short, Args: args(1, 1, "the operator's file")}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		text, err := os.ReadFile(args[0])
+		if err != nil {
+			return fmt.Errorf("read operator: %w", err)
+		}
+		r.Spec = string(text)
+		c, err := a.connect(cmd)
+		if err != nil {
+			return err
+		}
+		var d client.OperatorChange
+		if err := c.Operators(cmd.Context(), verb, r, &d); err != nil {
+			return err
+		}
+		for _, step := range sortedKeys(d.Steps) {
+			a.ui.Note("state of step %s: %s", step, d.Steps[step])
+		}
+		if r.Dry {
+			a.ui.Note("nothing was changed")
+		}
+		return a.operatorItem(&d.Operator)
+	}
+	cmd.Flags().BoolVar(&r.Dry, "dry-run", false, "only check it against the broker, and say what would be done")
+	if verb == "UPDATE" {
+		cmd.Flags().BoolVar(&r.Reset, "reset", false, "begin with no state, from the beginning of the inputs")
+	}
+	return cmd
+}
+
+func sortedKeys(m map[string]string) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+func (a *app) operatorItem(o *client.Operator) error {
+	pairs := [][2]string{
+		{"operator", o.Name}, {"version", o.Version}, {"state", o.State}, {"epoch", fmt.Sprint(o.Epoch)}, {"group", fmt.Sprint(o.Group)},
+	}
+	if o.Error != "" {
+		pairs = append(pairs, [2]string{"error", o.Error})
+	}
+	return a.ui.Item(o, pairs)
+}
+
+func (a *app) operatorList() *cobra.Command {
+	cmd := &cobra.Command{Use: "ls", Aliases: []string{"list"}, Short: "List operators", Args: args(0, 0, "")}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		c, err := a.connect(cmd)
+		if err != nil {
+			return err
+		}
+		var all struct {
+			Operators []client.Operator `json:"operators"`
+		}
+		if err := c.Operators(cmd.Context(), "LIST", client.OperatorRequest{}, &all); err != nil {
+			return err
+		}
+		rows := ui.Rows{Columns: []string{"operator", "version", "state", "epoch", "group", "changed", "error"}, Right: []bool{false, false, false, true, true}, Empty: "no operators"}
+		var items []any
+		for i := range all.Operators {
+			o := &all.Operators[i]
+			items = append(items, o)
+			rows.Cells = append(rows.Cells, []string{o.Name, o.Version, o.State, fmt.Sprint(o.Epoch), fmt.Sprint(o.Group), ui.Since(o.Changed.Time(), a.env.Now()), o.Error})
+		}
+		return a.ui.List(items, rows)
+	}
+	return cmd
+}
+
+// operatorShow asks about one operator.
+func (a *app) operatorShow(use, short, verb string, show func(cmd *cobra.Command, b json.RawMessage) error) *cobra.Command {
+	cmd := &cobra.Command{Use: use + " NAME", Short: short, Args: args(1, 1, "the operator's name")}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c, err := a.connect(cmd)
+		if err != nil {
+			return err
+		}
+		var b json.RawMessage
+		if err := c.Operators(cmd.Context(), verb, client.OperatorRequest{Name: args[0]}, &b); err != nil {
+			return err
+		}
+		return show(cmd, b)
+	}
+	return cmd
+}
+
+func (a *app) operatorInfo() *cobra.Command {
+	return a.operatorShow("info", "Show an operator, its replicas and its steps", "INFO", func(_ *cobra.Command, b json.RawMessage) error {
+		var i client.OperatorInfo
+		if err := json.Unmarshal(b, &i); err != nil {
+			return err
+		}
+		if a.ui.Format != ui.Table {
+			return a.ui.Item(&i, nil)
+		}
+		if err := a.operatorItem(&i.Operator); err != nil {
+			return err
+		}
+		fmt.Fprintln(a.env.Out)
+		return a.operatorReplicas(&i)
+	})
+}
+
+func (a *app) operatorReplicas(i *client.OperatorInfo) error {
+	rows := ui.Rows{
+		Columns: []string{"node", "role", "step", "behind", "lag", "lag s", "in", "out", "keys", "bytes", "watermark", "note"},
+		Right:   []bool{false, false, true, true, true, true, true, true, true, true},
+	}
+	for _, r := range i.Replicas {
+		role := "standby"
+		if r.Leads {
+			role = "primary"
+		}
+		note := r.Blocked
+		if r.Faulty {
+			note = "quarantined"
+		}
+		mark := ""
+		if !r.Watermark.IsZero() {
+			mark = r.Watermark.Format(time.RFC3339)
+		}
+		rows.Cells = append(rows.Cells, []string{
+			r.Node, role, fmt.Sprint(r.Seq), fmt.Sprint(r.Behind), fmt.Sprint(r.Lag), fmt.Sprintf("%.1f", r.LagFor), fmt.Sprint(r.Stats.In), fmt.Sprint(r.Stats.Out),
+			fmt.Sprint(r.Keys), fmt.Sprint(r.Bytes), mark, note,
+		})
+	}
+	return a.ui.List(nil, rows)
+}
+
+func (a *app) operatorState(use, verb, short string) *cobra.Command {
+	var skip bool
+	cmd := &cobra.Command{Use: use + " NAME", Short: short, Args: args(1, 1, "the operator's name")}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c, err := a.connect(cmd)
+		if err != nil {
+			return err
+		}
+		var d client.OperatorChange
+		if err := c.Operators(cmd.Context(), verb, client.OperatorRequest{Name: args[0], Skip: skip}, &d); err != nil {
+			return err
+		}
+		return a.operatorItem(&d.Operator)
+	}
+	if verb == "RESUME" {
+		cmd.Flags().BoolVar(&skip, "skip", false, "pass over the record in front of which it stopped")
+	}
+	return cmd
+}
+
+func (a *app) operatorRemove() *cobra.Command {
+	return a.operatorShow("rm", "Remove an operator and its state; its outputs stay", "REMOVE", func(cmd *cobra.Command, _ json.RawMessage) error {
+		a.ui.Note("removed %s", cmd.Flags().Arg(0))
+		return nil
+	})
+}
+
+func (a *app) operatorLogs() *cobra.Command {
+	return a.operatorShow("logs", "Show what happened to an operator, on all nodes", "LOGS", func(_ *cobra.Command, b json.RawMessage) error {
+		var all struct {
+			Lines []struct {
+				Time              time.Time
+				Node, Level, Text string
+			}
+		}
+		if err := json.Unmarshal(b, &all); err != nil {
+			return err
+		}
+		for _, l := range all.Lines {
+			fmt.Fprintf(a.env.Out, "%s %s %-5s %s\n", l.Time.Format(time.RFC3339), l.Node, strings.ToUpper(l.Level), l.Text)
+		}
+		return nil
+	})
+}
+
+func (a *app) operatorKeys() *cobra.Command {
+	var limit int
+	cmd := &cobra.Command{Use: "state NAME [KEY]", Short: "Show what an operator remembers, of keys that contain KEY", Args: args(1, 2, "the operator's name")}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c, err := a.connect(cmd)
+		if err != nil {
+			return err
+		}
+		r := client.OperatorRequest{Name: args[0], Limit: limit}
+		if len(args) > 1 {
+			r.Key = args[1]
+		}
+		var s struct {
+			Keys, Bytes int64
+			Entries     []struct {
+				Node       uint16
+				Key, Value string
+			}
+		}
+		if err := c.Operators(cmd.Context(), "STATE", r, &s); err != nil {
+			return err
+		}
+		rows := ui.Rows{Columns: []string{"place", "key", "value"}, Right: []bool{true}, Empty: "nothing"}
+		var items []any
+		for _, e := range s.Entries {
+			items = append(items, e)
+			rows.Cells = append(rows.Cells, []string{fmt.Sprint(e.Node), e.Key, e.Value})
+		}
+		a.ui.Note("%d keys, %d bytes", s.Keys, s.Bytes)
+		return a.ui.List(items, rows)
+	}
+	cmd.Flags().IntVar(&limit, "limit", 100, "show at most so many")
+	return cmd
+}
+
+func (a *app) operatorTop() *cobra.Command {
+	var every time.Duration
+	cmd := &cobra.Command{Use: "top NAME", Short: "Show an operator's replicas again and again", Args: args(1, 1, "the operator's name")}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c, err := a.connect(cmd)
+		if err != nil {
+			return err
+		}
+		tick := time.NewTicker(max(every, 100*time.Millisecond))
+		defer tick.Stop()
+		for {
+			var i client.OperatorInfo
+			if err := c.Operators(cmd.Context(), "INFO", client.OperatorRequest{Name: args[0]}, &i); err != nil {
+				return err
+			}
+			if err := a.operatorReplicas(&i); err != nil {
+				return err
+			}
+			select {
+			case <-cmd.Context().Done():
+				return nil
+			case <-tick.C:
+			}
+		}
+	}
+	cmd.Flags().DurationVar(&every, "every", time.Second, "how often")
+	return cmd
+}

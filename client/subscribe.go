@@ -22,6 +22,7 @@ type SubscribeOption func(*subscription)
 
 type subscription struct {
 	queue       string
+	where       string
 	topic       string
 	name        string
 	from        *Position
@@ -177,15 +178,28 @@ func (c *Client) subscribeLive(s *Subscription, handle Handler, set subscription
 	}
 	var sub *nats.Subscription
 	var err error
+	from, id := s.subject, ""
+	ctx, cancel := c.bounded(context.Background())
+	defer cancel()
+	if set.where != "" {
+		f, err := c.filter(ctx, s.subject, set, "")
+		if err != nil {
+			return err
+		}
+		from, id = f.Subject, f.ID
+	}
 	if set.queue != "" {
-		sub, err = c.nc.QueueSubscribe(s.subject, set.queue, deliver)
+		sub, err = c.nc.QueueSubscribe(from, set.queue, deliver)
 	} else {
-		sub, err = c.nc.Subscribe(s.subject, deliver)
+		sub, err = c.nc.Subscribe(from, deliver)
 	}
 	if err != nil {
 		return err
 	}
 	sub.SetClosedHandler(func(string) { close(s.done) })
+	if id != "" {
+		go c.keepFiltered(s, set, id, s.done) // ends with the subscription
+	}
 	s.live = sub
 	s.halt = func() error {
 		if err := sub.Unsubscribe(); err != nil && !errors.Is(err, nats.ErrConnectionClosed) && !errors.Is(err, nats.ErrBadSubscription) {
@@ -193,8 +207,6 @@ func (c *Client) subscribeLive(s *Subscription, handle Handler, set subscription
 		}
 		return nil
 	}
-	ctx, cancel := c.bounded(context.Background())
-	defer cancel()
 	if err := c.nc.FlushWithContext(ctx); err != nil {
 		return errors.Join(err, s.halt())
 	}
@@ -281,6 +293,7 @@ func (c *Client) reader(ctx context.Context, subject string, set subscription) (
 		return c.js.OrderedConsumer(ctx, set.topic, jetstream.OrderedConsumerConfig{
 			FilterSubjects: filters, DeliverPolicy: start.policy, OptStartSeq: start.sequence,
 			OptStartTime: start.startTime(), HeadersOnly: set.headersOnly, InactiveThreshold: readerIdle,
+			Metadata: whereMetadata(set.where),
 		})
 	}
 	existing, err := c.js.Consumer(ctx, set.topic, set.name)
@@ -296,6 +309,12 @@ func (c *Client) reader(ctx context.Context, subject string, set subscription) (
 				Err: errors.New("reader " + set.name + " of topic " + set.topic + " exists and reads other subjects; use another name or delete it"),
 			}
 		}
+		if info.Config.Metadata[keyWhere] != set.where {
+			return nil, &Error{
+				Op: "subscribe to", Target: subject, Kind: ErrConflict,
+				Err: errors.New("reader " + set.name + " of topic " + set.topic + " exists with another condition; use another name or delete it"),
+			}
+		}
 		return existing, nil
 	}
 	if !errors.Is(err, jetstream.ErrConsumerNotFound) {
@@ -304,7 +323,7 @@ func (c *Client) reader(ctx context.Context, subject string, set subscription) (
 	cfg := jetstream.ConsumerConfig{
 		Durable: set.name, Name: set.name, DeliverPolicy: start.policy, OptStartSeq: start.sequence, OptStartTime: start.startTime(),
 		AckPolicy: jetstream.AckExplicitPolicy, AckWait: set.ackWait, MaxAckPending: set.inFlight,
-		MaxDeliver: set.maxDeliver, HeadersOnly: set.headersOnly,
+		MaxDeliver: set.maxDeliver, HeadersOnly: set.headersOnly, Metadata: whereMetadata(set.where),
 	}
 	if len(filters) == 1 {
 		cfg.FilterSubject = filters[0]

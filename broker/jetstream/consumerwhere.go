@@ -9,12 +9,16 @@ import (
 	"github.com/heraldmq/herald/topics/filter"
 )
 
+// badWhere refuses a content filter: the request is wrong, so the status isn't the 500
+// that err_code 10012 has elsewhere.
+func badWhere(text string) *topics.Fault { return topics.NewFault(400, 10012, "%s", text) }
+
 // consumerWhere checks the content filter that metadata asks for.
 func consumerWhere(c *topics.ConsumerConfig, s *topics.Config, env *environment) *topics.Fault {
 	where, ok := c.Metadata[filter.KeyWhere]
 	if !ok {
 		if c.Metadata[filter.KeyCodec] != "" {
-			return jsapi.ConsumerCreate(filter.KeyCodec + " is of no use without " + filter.KeyWhere)
+			return badWhere(filter.KeyCodec + " is of no use without " + filter.KeyWhere)
 		}
 		return nil
 	}
@@ -22,13 +26,14 @@ func consumerWhere(c *topics.ConsumerConfig, s *topics.Config, env *environment)
 	if filters == nil {
 		filters = filter.NewSet()
 	}
+	err := filters.Check(where, c.Metadata[filter.KeyCodec])
 	switch {
-	case filters.Check(where, c.Metadata[filter.KeyCodec]) != nil:
-		return jsapi.ConsumerCreate(filter.KeyWhere + ": " + filters.Check(where, c.Metadata[filter.KeyCodec]).Error())
+	case err != nil:
+		return badWhere(filter.KeyWhere + ": " + err.Error())
 	case s.Retention == topics.RetainWorkQueue:
-		return jsapi.ConsumerCreate(filter.KeyWhere + " is not possible on a work queue, which would keep for ever what doesn't match: filter by subject, or give the topic another retention")
+		return badWhere(filter.KeyWhere + " is not possible on a work queue, which would keep for ever what doesn't match: filter by subject, or give the topic another retention")
 	case s.Retention == topics.RetainInterest && c.AckPolicy == topics.AckFlowControl:
-		return jsapi.ConsumerCreate(filter.KeyWhere + " does not go with ack policy flow_control where messages are kept by interest")
+		return badWhere(filter.KeyWhere + " does not go with ack policy flow_control where messages are kept by interest")
 	}
 	return nil
 }

@@ -127,7 +127,7 @@ func (a *app) root() *cobra.Command {
 	_ = root.RegisterFlagCompletionFunc("output", fixed(ui.Formats()...))
 	_ = root.RegisterFlagCompletionFunc("context", a.completeContexts)
 
-	root.AddCommand(a.pubCommand(), a.subCommand(), a.requestCommand(), a.replyCommand(),
+	root.AddCommand(a.pubCommand(), a.subCommand(), a.filterCommand(), a.requestCommand(), a.replyCommand(),
 		a.advertiseCommand(), a.discoverCommand(), a.topicCommand(), a.consumerCommand(),
 		a.clusterCommand(), a.operatorCommand(), a.benchCommand(), a.contextCommand(), a.completionCommand(root), a.demoCommand())
 	root.SetHelpCommand(&cobra.Command{Use: "help [COMMAND]", Short: "Help about a command", RunE: func(cmd *cobra.Command, args []string) error {

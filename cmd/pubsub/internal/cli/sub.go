@@ -16,6 +16,7 @@ import (
 
 type subFlags struct {
 	queue          string
+	where          string
 	durable        bool
 	name           string
 	topic          string
@@ -49,12 +50,14 @@ With --wait it gives up when no message came for that long: exit code 5.`,
 		Example: `  pubsub sub 'orders.>'
   pubsub sub --durable 'orders.>' --all
   pubsub sub 'orders.>' --from @1h --to end -o ndjson
+  pubsub sub 'orders.>' --where 'amount > 100 && header["Region"] == "eu"'
   pubsub sub 'orders.>' --name billing -o json --count 100 --wait 5s`,
 		Args:              args(1, -1, "SUBJECT"),
 		ValidArgsFunction: a.completeSubjects,
 		RunE:              func(cmd *cobra.Command, args []string) error { return a.sub(cmd, args, f) },
 	}
 	fl := cmd.Flags()
+	fl.StringVar(&f.where, "where", "", "only messages that this condition holds for (see pubsub filter test)")
 	fl.StringVar(&f.queue, "queue", "", "share live messages with the members of this group")
 	fl.BoolVarP(&f.durable, "durable", "d", false, "read from the topic")
 	fl.StringVar(&f.name, "name", "", "read as this named reader and acknowledge")
@@ -167,7 +170,7 @@ func (a *app) sub(cmd *cobra.Command, subjects []string, f subFlags) error {
 	}
 	ctx := cmd.Context()
 	until := stop{count: f.count}
-	options := []client.SubscribeOption{client.Queue(f.queue)}
+	options := []client.SubscribeOption{client.Queue(f.queue), client.Where(f.where)}
 	if r.stored {
 		if options, err = a.storedOptions(ctx, subjects[0], f, &r, &until); err != nil {
 			return err
@@ -256,7 +259,7 @@ func (a *app) storedOptions(ctx context.Context, subject string, f subFlags, r *
 			return nil, err
 		}
 	}
-	options := []client.SubscribeOption{client.InTopic(topic), client.From(r.from.position)}
+	options := []client.SubscribeOption{client.InTopic(topic), client.From(r.from.position), client.Where(f.where)}
 	if f.name != "" {
 		options = append(options, client.Durable(f.name), client.ManualAck(), client.AckWait(f.ackWait), client.MaxInFlight(f.inFlight))
 	}

@@ -3,6 +3,8 @@ package broker
 import (
 	"path/filepath"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/heraldmq/herald/broker/operate"
 	"github.com/heraldmq/herald/broker/state"
 	"github.com/heraldmq/herald/operators/graph"
@@ -37,5 +39,17 @@ func (d *durable) operatorHooks(h *state.Hooks) {
 	h.OnLeader = func(g *state.Group, leads bool) {
 		leader(g, leads)
 		d.ops.Lead(g, leads)
+	}
+}
+
+// operatorMetrics is what operators measure, once durable topics are open.
+type operatorMetrics struct{ b *Broker }
+
+// Describe sends nothing: the set of series depends on what is open.
+func (m operatorMetrics) Describe(chan<- *prometheus.Desc) {}
+
+func (m operatorMetrics) Collect(ch chan<- prometheus.Metric) {
+	if d := m.b.durable.Load(); d != nil {
+		d.ops.Collect(ch)
 	}
 }

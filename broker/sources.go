@@ -45,7 +45,7 @@ func (b *Broker) sources() monitor.Sources {
 			return nil
 		},
 		Loaded:     func() time.Time { return time.Unix(0, b.loaded.Load()) },
-		Collectors: []prometheus.Collector{logMetrics{b}, filterMetrics{b}},
+		Collectors: []prometheus.Collector{logMetrics{b}, filterMetrics{b}, operatorMetrics{b}},
 	}
 	if b.storeDir != "" {
 		s.StoreDir = filepath.Join(b.storeDir, "herald")

@@ -8,9 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/heraldmq/herald/operators/stream"
 	"github.com/heraldmq/herald/replication/peer"
 	"github.com/heraldmq/herald/topics"
 )
@@ -169,9 +167,13 @@ func TestOutputIsThatOfTheBatchWhilePrimariesAreKilled(t *testing.T) {
 				wait(t, "a leader", func() (bool, string) { return f.leader() != nil, "" })
 				dead := f.leader().net.Name()
 				f.kill(dead)
+				for range 50 { // while nobody leads
+					f.any().publish(record(rng, sent))
+					sent++
+				}
 				f.join(dead)
+				f.ready()
 			}
-			f.ready()
 			for range 100 {
 				f.any().publish(record(rng, sent))
 				sent++
@@ -232,8 +234,6 @@ func TestADivergentStandbyIsRebuilt(t *testing.T) {
 		return r.Stats.Diverged == 1 && r.Stats.Rebuilt >= 1 && !r.Faulty, fmt.Sprintf("%+v", r.Stats)
 	})
 	f.level(o.ID)
-	_ = stream.TimeMin
-	_ = time.Second
 }
 
 // change is a delta that sets one key.

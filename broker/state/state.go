@@ -257,10 +257,11 @@ func (s *State) Close() error {
 	drained := make(chan struct{})
 	go func() { queues.Wait(); close(drained) }()
 	var errs []error
+	nodeClosed := s.node == nil // it could not be opened
 	closeNode := func() {
-		if s.node != nil {
+		if !nodeClosed { // who is still running may ask it
 			errs = append(errs, s.node.Close())
-			s.node = nil
+			nodeClosed = true
 		}
 	}
 	patience := time.NewTimer(closePatience)

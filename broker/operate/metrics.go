@@ -1,0 +1,70 @@
+package operate
+
+import "github.com/prometheus/client_golang/prometheus"
+
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("herald_operator_"+name, help, append([]string{"account", "operator"}, labels...), nil)
+}
+
+var (
+	descState    = desc("state", "1 for the state an operator is in.", "state")
+	descLeads    = desc("leads", "Whether this node runs the operator.")
+	descSeq      = desc("step", "The last step taken in on this node.")
+	descBehind   = desc("standby_lag_steps", "Steps that are committed and not taken in on this node.")
+	descLag      = desc("lag_records", "Records of the inputs that wait.")
+	descLagFor   = desc("lag_seconds", "Age of the oldest of them.")
+	descMark     = desc("watermark_seconds", "How far event time has come, in seconds since 1970.")
+	descKeys     = desc("state_keys", "Keys of the state.")
+	descBytes    = desc("state_bytes", "Bytes of keys and values of the state.")
+	descIn       = desc("records_in_total", "Records that steps of this node have read.")
+	descOut      = desc("records_out_total", "Records that steps of this node have given.")
+	descSteps    = desc("steps_total", "Steps run on this node and committed.")
+	descBusy     = desc("busy_seconds_total", "Time spent running steps on this node.")
+	descDiverged = desc("divergence_total", "How often this node's state was found to differ from the primary's.")
+	descRebuilt  = desc("rebuilt_total", "How often this node took over the state of another.")
+	descStep     = desc("step_records_total", "What the operator's steps have counted since it began: in, out, late, error and their own.", "step", "what")
+)
+
+// Describe implements prometheus.Collector.
+func (e *Engine) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{
+		descState, descLeads, descSeq, descBehind, descLag, descLagFor, descMark, descKeys, descBytes, descIn, descOut,
+		descSteps, descBusy, descDiverged, descRebuilt, descStep,
+	} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (e *Engine) Collect(ch chan<- prometheus.Metric) {
+	for _, u := range e.all() {
+		o, r := u.op.Load(), u.report()
+		put := func(d *prometheus.Desc, t prometheus.ValueType, v float64, labels ...string) {
+			ch <- prometheus.MustNewConstMetric(d, t, v, append([]string{o.Account, o.Name}, labels...)...)
+		}
+		leads := 0.0
+		if r.Leads {
+			leads = 1
+		}
+		put(descState, prometheus.GaugeValue, 1, string(o.State))
+		put(descLeads, prometheus.GaugeValue, leads)
+		put(descSeq, prometheus.GaugeValue, float64(r.Seq))
+		put(descBehind, prometheus.GaugeValue, float64(r.Behind))
+		put(descLag, prometheus.GaugeValue, float64(r.Lag))
+		put(descLagFor, prometheus.GaugeValue, r.LagFor)
+		if !r.Watermark.IsZero() {
+			put(descMark, prometheus.GaugeValue, float64(r.Watermark.UnixMilli())/1000)
+		}
+		put(descKeys, prometheus.GaugeValue, float64(r.Keys))
+		put(descBytes, prometheus.GaugeValue, float64(r.Bytes))
+		put(descIn, prometheus.CounterValue, float64(r.Stats.In))
+		put(descOut, prometheus.CounterValue, float64(r.Stats.Out))
+		put(descSteps, prometheus.CounterValue, float64(r.Stats.Steps))
+		put(descBusy, prometheus.CounterValue, r.Stats.Busy.Seconds())
+		put(descDiverged, prometheus.CounterValue, float64(r.Stats.Diverged))
+		put(descRebuilt, prometheus.CounterValue, float64(r.Stats.Rebuilt))
+		for _, c := range r.Counts {
+			put(descStep, prometheus.CounterValue, float64(c.N), c.Step, c.Name)
+		}
+	}
+}

@@ -1,0 +1,104 @@
+package broker_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/heraldmq/herald/broker"
+	"github.com/heraldmq/herald/operators/steps"
+	"github.com/heraldmq/herald/operators/stream"
+	"github.com/heraldmq/herald/topics/value"
+)
+
+// double is a process function: it doubles a number, and panics at 13.
+func double(value.Value) (steps.Function, error) {
+	return steps.Function{Process: func(c stream.Context, r *stream.Record) error {
+		n, _ := r.Value.Int()
+		if n == 13 {
+			panic("unlucky")
+		}
+		out := *r
+		out.Value = value.OfInt(2 * n)
+		c.Emit(0, &out)
+		return nil
+	}}, nil
+}
+
+func TestOperatorsOfAnyClient(t *testing.T) {
+	b := start(t, broker.Config{StoreDir: t.TempDir(), Functions: map[string]steps.Factory{"double": double}})
+	nc := connect(t, b.ClientURL())
+	js, err := nc.JetStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"in", "out"} {
+		if _, err := js.AddStream(&nats.StreamConfig{Name: strings.ToUpper(name), Subjects: []string{name}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ask := func(verb string, body map[string]any) string {
+		t.Helper()
+		raw, err := json.Marshal(body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := nc.Request("$HERALD.OP."+verb, raw, 10*time.Second)
+		if err != nil {
+			t.Fatalf("%s: %v", verb, err)
+		}
+		return string(m.Data)
+	}
+	spec := "operator: twice\ninputs: [{topic: IN}]\nsteps: [{process: double}]\noutputs: [{topic: OUT}]\n"
+	if got := ask("DEPLOY", map[string]any{"spec": spec}); !strings.Contains(got, `"created":true`) {
+		t.Fatalf("deployed: %s", got)
+	}
+	sub, err := js.SubscribeSync("out")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []int{1, 13, 3} {
+		if _, err := js.Publish("in", fmt.Append(nil, n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	next := func(want, origin string) {
+		t.Helper()
+		m, err := sub.NextMsg(10 * time.Second)
+		if err != nil || string(m.Data) != want || m.Header.Get("Herald-Operator") != "twice" || m.Header.Get("Herald-Origin") != origin {
+			t.Fatalf("got %+v, %v, wanted %s", m, err, want)
+		}
+	}
+	next("2", "1:1:0")
+	wait := func(what, verb, want string) {
+		t.Helper()
+		for end := time.Now().Add(10 * time.Second); ; {
+			got := ask(verb, map[string]any{"name": "twice"})
+			if strings.Contains(got, want) {
+				return
+			}
+			if time.Now().After(end) {
+				t.Fatalf("%s: %s", what, got)
+			}
+		}
+	}
+	wait("the panic stops it", "INFO", `"state":"failed"`)
+	wait("its stack is told", "LOGS", "operators_test.go")
+	if got := ask("RESUME", map[string]any{"name": "twice", "skip": true}); !strings.Contains(got, `"running"`) {
+		t.Errorf("resumed: %s", got)
+	}
+	next("6", "1:2:0")
+	if got := ask("SAVEPOINT.SAVE", nil); !strings.Contains(got, "501") {
+		t.Errorf("savepoint: %s", got)
+	}
+	if got := ask("REMOVE", map[string]any{"name": "twice"}); !strings.Contains(got, "twice") {
+		t.Errorf("removed: %s", got)
+	}
+	if got := ask("LIST", nil); got != `{"operators":[]}` {
+		t.Errorf("listed: %s", got)
+	}
+}

@@ -44,6 +44,7 @@ type Config struct {
 	QueueMax      int           // proposals of a group that may wait; default 4096
 	QueueBytesMax int64         // and their bytes; default 256 MiB
 	WriteDeadline time.Duration // a write that takes longer is fatal; default 30 s with one voter, 3 s otherwise
+	SlowWrite     time.Duration // a leader whose write takes longer gives up its leads; default 1 s, 0 stays 0 without a network
 	StuckDeadline time.Duration // a proposal without outcome for longer is fatal; default 60 s
 	ReserveBytes  int64         // free disk space below which proposals are refused; default 16 MiB
 
@@ -96,6 +97,9 @@ func (c Config) withDefaults() Config {
 		if c.Transport != nil || c.links != nil {
 			c.WriteDeadline = 3 * time.Second
 		}
+	}
+	if c.SlowWrite == 0 && c.links != nil {
+		c.SlowWrite = min(time.Second, c.WriteDeadline/3)
 	}
 	if c.StuckDeadline == 0 {
 		c.StuckDeadline = time.Minute

@@ -55,6 +55,9 @@ func (g *Group) succeed(dead string) {
 func (g *Group) rank(dead string) int {
 	last, term := g.tip()
 	servers := g.servers()
+	if g.noSpace() {
+		return len(servers) // only if nobody else does
+	}
 	ctx, cancel := context.WithTimeout(g.ctx, rankAsk)
 	defer cancel()
 	better := make(chan bool, len(servers))

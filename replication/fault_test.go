@@ -123,6 +123,10 @@ func TestFullDiskRefusesUntilThereIsSpace(t *testing.T) {
 	fsys.free.Store(1 << 40)
 	n := openNode(t, Config{Dir: t.TempDir(), FS: fsys})
 	groups := []*Group{startGroup(t, n, 0, &list{}), startGroup(t, n, 1, &list{})}
+	// Before the disk is full: the log may notice that before anything is proposed.
+	if _, _, err := groups[1].Propose([]byte("x")).Result(); err != nil {
+		t.Fatal(err)
+	}
 	fsys.free.Store(1 << 20)
 	await(t, "proposals are refused", func() bool {
 		_, _, err := groups[1].Propose([]byte("x")).Result()

@@ -14,8 +14,10 @@ type leadership struct {
 	notify  chan bool // raft's leadership changes, every one
 	changes chan bool // latest value
 
-	term      uint64 // in which this node leads
-	elections uint64 // how often it began to
+	term      uint64    // in which this node leads
+	elections uint64    // how often it began to
+	makingWay bool      // the lead goes to a node that has space
+	inVain    time.Time // when that was tried in vain
 }
 
 // watch follows raft's leadership. Every change must be taken at once: raft's main

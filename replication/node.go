@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/heraldmq/herald/replication/disk"
@@ -36,6 +37,7 @@ type Node struct {
 	forming forming
 
 	fatal sync.Once
+	slow  atomic.Int32 // writes that have taken too long, and go on
 
 	mu     sync.Mutex
 	groups map[topics.GroupID]*Group // nil while one starts
@@ -85,7 +87,7 @@ func (n *Node) openLog() (err error) {
 	opt := wal.Options{
 		Dir: dir, Node: cfg.NodeID, FS: cfg.FS, Salvage: n.links != nil,
 		FirstBytes: min(1<<20, cfg.SegmentBytes), SegmentBytes: cfg.SegmentBytes, Pool: cfg.PoolSegments, TailBytes: cfg.TailBytes,
-		ReserveBytes: cfg.ReserveBytes, Deadline: cfg.WriteDeadline, Fatal: n.fail, Log: cfg.Log,
+		ReserveBytes: cfg.ReserveBytes, Deadline: cfg.WriteDeadline, Slow: cfg.SlowWrite, Slowed: n.slowed, Fatal: n.fail, Log: cfg.Log,
 		Synced: func(entries int, bytes int64, took time.Duration) {
 			n.sync.Observe(took.Seconds())
 			n.written.Observe(float64(bytes))

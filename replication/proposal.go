@@ -72,7 +72,8 @@ func (g *Group) Propose(data []byte) *Proposal {
 	if len(data) == 0 {
 		return refused(ErrBadProposal)
 	}
-	if g.noSpace() {
+	full := g.noSpace()
+	if full && !g.makeWay() {
 		return refused(fmt.Errorf("propose to group %d: %w", g.id, ErrNoSpace))
 	}
 	p := &Proposal{done: make(chan struct{}), data: data, since: time.Now()}
@@ -92,7 +93,7 @@ func (g *Group) Propose(data []byte) *Proposal {
 		return refused(fmt.Errorf("propose to group %d: %w", g.id, refusal))
 	}
 	g.bytes += int64(len(data))
-	if len(g.pending) >= callerMax || len(g.queue) > 0 || g.held {
+	if len(g.pending) >= callerMax || len(g.queue) > 0 || g.held || full {
 		g.queue = append(g.queue, p)
 		g.mu.Unlock()
 		signal(g.more)
@@ -145,6 +146,12 @@ func (g *Group) feed() {
 			p := g.queue[0]
 			g.queue[0] = nil
 			g.queue = g.queue[1:]
+			if full := g.noSpace(); full { // nobody else could take the lead
+				g.bytes -= int64(len(p.data))
+				g.mu.Unlock()
+				p.finish(0, nil, fmt.Errorf("propose to group %d: %w", g.id, ErrNoSpace))
+				continue
+			}
 			g.admitLocked(p)
 			g.mu.Unlock()
 			g.raft.Apply(p.data, 0)

@@ -122,7 +122,7 @@ func (g *Group) run(votes *stable.Store) error {
 	what := fmt.Sprintf("group %d", g.id)
 	logs := &guard.Logs{LogStore: g.anchor, What: what, Fatal: n.fail, Stored: g.tips.stored}
 	if g.wal == nil {
-		logs.Deadline = n.cfg.WriteDeadline // the write-ahead log has its own
+		logs.Deadline, logs.Slow, logs.Slowed = n.cfg.WriteDeadline, n.cfg.SlowWrite, n.slowed // the write-ahead log has its own
 		logs.Appended = func(took time.Duration) { n.append.Observe(took.Seconds()) }
 	}
 	trans, loop, err := g.transport()
@@ -132,7 +132,7 @@ func (g *Group) run(votes *stable.Store) error {
 	g.trans = trans
 	g.running.Go(g.watch) // before raft starts, since raft waits for it
 	r, err := raft.NewRaft(g.raftConfig(), g.machine, logs,
-		&guard.Stable{StableStore: votes, What: what, Deadline: n.cfg.WriteDeadline, Fatal: n.fail},
+		&guard.Stable{StableStore: votes, What: what, Deadline: n.cfg.WriteDeadline, Slow: n.cfg.SlowWrite, Slowed: n.slowed, Fatal: n.fail},
 		g.snapshots, trans)
 	if err != nil {
 		return err
@@ -162,7 +162,7 @@ func (g *Group) transport() (raft.Transport, *guard.Loopback, error) {
 		}
 		t := n.links.Transport(g.id, g.replica, o)
 		g.committer, _ = t.(committer)
-		return guard.Transport{Transport: t}, nil, nil
+		return guard.Transport{Transport: t, Hung: n.hung}, nil, nil
 	case n.cfg.Transport != nil:
 		t, err := n.cfg.Transport(g.id, n.cfg.NodeID)
 		return guard.Transport{Transport: t}, nil, err

@@ -19,6 +19,7 @@ type report struct {
 	replica string
 	leader  string // node that leads, as far as this one knows
 	others  bool   // it knows of a voter on another node
+	full    bool   // its disk has no space
 	term    uint64
 	// The last entry of the log and its term, what is known to be committed, what has
 	// been applied.
@@ -36,11 +37,14 @@ func (r *report) append(b []byte) []byte {
 	for _, s := range []string{r.replica, r.leader} {
 		b = append(le.AppendUint16(b, uint16(len(s))), s...)
 	}
-	others := byte(0)
+	flags := byte(0)
 	if r.others {
-		others = 1
+		flags |= 1
 	}
-	b = append(b, others)
+	if r.full {
+		flags |= 2
+	}
+	b = append(b, flags)
 	for _, v := range []uint64{r.term, r.last, r.lastTerm, r.committed, r.applied} {
 		b = le.AppendUint64(b, v)
 	}
@@ -68,7 +72,7 @@ func parseReports(b []byte) ([]report, error) {
 		if len(b) < 41 {
 			return nil, errShortReport
 		}
-		r.others, b = b[0] != 0, b[1:]
+		r.others, r.full, b = b[0]&1 != 0, b[0]&2 != 0, b[1:]
 		for _, v := range []*uint64{&r.term, &r.last, &r.lastTerm, &r.committed, &r.applied} {
 			*v, b = le.Uint64(b), b[8:]
 		}
@@ -82,7 +86,7 @@ func (g *Group) report() report {
 	leader, _ := g.Leader()
 	// The term last: who asks, to learn whether there is a newer one, must not get
 	// an older one than when it asked.
-	r := report{group: g.id, replica: g.replica, leader: leader, committed: g.raft.CommitIndex(), applied: g.applied.Load()}
+	r := report{group: g.id, replica: g.replica, leader: leader, committed: g.raft.CommitIndex(), applied: g.applied.Load(), full: g.noSpace()}
 	r.last, r.lastTerm = g.tip()
 	for _, s := range g.servers() {
 		r.others = r.others || s.Suffrage == raft.Voter && string(s.ID) != g.replica && string(s.Address) != g.node.name()

@@ -119,23 +119,27 @@ func (g *Group) successor(ctx context.Context, to string) (raft.Server, error) {
 	if len(voters) == 0 {
 		return raft.Server{}, errors.New("no other node that votes is connected")
 	}
-	// Whoever answers, and has most.
+	// Whoever answers, has space, and has most.
+	full := g.noSpace()
 	best := make([]report, 0, len(voters))
 	of := map[string]raft.Server{}
 	for _, s := range voters {
 		asked, cancel := context.WithTimeout(ctx, catchUpMax/4)
 		r, err := g.node.ask(asked, string(s.Address), g.id)
 		cancel()
-		if err == nil && r.replica == string(s.ID) {
+		if err == nil && r.replica == string(s.ID) && !(r.full && full) {
 			best = append(best, r)
 			of[r.replica] = s
 		}
 	}
 	if len(best) == 0 {
+		if full {
+			return raft.Server{}, ErrNoSpace
+		}
 		return raft.Server{}, errors.New("no other node that votes answers")
 	}
 	slices.SortFunc(best, func(a, b report) int {
-		return cmp.Or(cmp.Compare(b.lastTerm, a.lastTerm), cmp.Compare(b.last, a.last), cmp.Compare(b.applied, a.applied))
+		return cmp.Or(boolCompare(a.full, b.full), cmp.Compare(b.lastTerm, a.lastTerm), cmp.Compare(b.last, a.last), cmp.Compare(b.applied, a.applied))
 	})
 	return of[best[0].replica], nil
 }

@@ -93,6 +93,21 @@ func ReadFile(fsys FS, name string) ([]byte, error) {
 // IsMissing tells whether an error says that a file does not exist.
 func IsMissing(err error) bool { return errors.Is(err, fs.ErrNotExist) }
 
+// Slow runs f and calls slow(1), on another goroutine, once f has taken longer than d,
+// and then slow(-1) once it has come back; in any order.
+func Slow(d time.Duration, slow func(by int), f func() error) error {
+	if d <= 0 || slow == nil {
+		return f()
+	}
+	t := time.AfterFunc(d, func() { slow(1) })
+	defer func() {
+		if !t.Stop() {
+			slow(-1)
+		}
+	}()
+	return f()
+}
+
 // Deadline runs f and calls late, on another goroutine, if f takes longer than
 // d. It does not stop f: a system call that hangs can't be stopped, which is
 // why late should end the process.

@@ -42,6 +42,19 @@ func TestWritevOfMoreBuffersThanTheKernelTakes(t *testing.T) {
 	}
 }
 
+func TestSlow(t *testing.T) {
+	told := make(chan int, 2)
+	if err := Slow(time.Millisecond, func(by int) { told <- by }, func() error { told <- <-told; return ErrHung }); !errors.Is(err, ErrHung) {
+		t.Error(err)
+	}
+	if a, b := <-told, <-told; a != 1 || b != -1 {
+		t.Errorf("told %d and %d", a, b)
+	}
+	if err := Slow(time.Hour, func(int) { t.Error("slow") }, func() error { return nil }); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestDeadline(t *testing.T) {
 	late := make(chan struct{})
 	if err := Deadline(time.Millisecond, func() { close(late) }, func() error { <-late; return nil }); err != nil {

@@ -28,6 +28,8 @@ type Logs struct {
 	raft.LogStore
 	What     string // for error texts
 	Deadline time.Duration
+	Slow     time.Duration // what takes longer is told to Slowed
+	Slowed   func(by int)  // see disk.Slow; may be nil
 	Fatal    func(error)
 	Appended func(took time.Duration) // called after each append; may be nil
 	Stored   func(logs []*raft.Log)   // called after each append that succeeded; may be nil
@@ -35,7 +37,7 @@ type Logs struct {
 
 func (g *Logs) run(what string, f func() error) error {
 	late := func() { g.Fatal(fmt.Errorf("%s of %s: %w (deadline %s)", what, g.What, disk.ErrHung, g.Deadline)) }
-	err := disk.Deadline(g.Deadline, late, f)
+	err := disk.Slow(g.Slow, g.Slowed, func() error { return disk.Deadline(g.Deadline, late, f) })
 	if err != nil {
 		err = fmt.Errorf("%s of %s: %w", what, g.What, err)
 		g.Fatal(err)
@@ -86,11 +88,13 @@ type Stable struct {
 	raft.StableStore
 	What     string
 	Deadline time.Duration
+	Slow     time.Duration
+	Slowed   func(by int)
 	Fatal    func(error)
 }
 
 func (g *Stable) run(f func() error) error {
-	l := Logs{What: g.What, Deadline: g.Deadline, Fatal: g.Fatal}
+	l := Logs{What: g.What, Deadline: g.Deadline, Slow: g.Slow, Slowed: g.Slowed, Fatal: g.Fatal}
 	return l.run("write term and vote", f)
 }
 

@@ -227,7 +227,7 @@ func TestTransport695(t *testing.T) {
 		}
 	}
 	handler := func(rpc raft.RPC) { rpc.Respond(&raft.AppendEntriesResponse{}, nil) }
-	Transport{trans}.SetHeartbeatHandler(handler)
+	Transport{Transport: trans}.SetHeartbeatHandler(handler)
 	if beat() {
 		t.Error("behind the wrapper a heartbeat took the fast path")
 	}

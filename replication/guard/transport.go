@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/hashicorp/raft"
+	"github.com/heraldmq/herald/replication/disk"
 )
 
 // Transport is a transport without the heartbeat fast path: heartbeats go
@@ -12,7 +13,22 @@ import (
 // while the leader writes entries of the old one (#695). The price is that a
 // heartbeat waits for a write that is going on: the heartbeat timeout must be at
 // least three times the worst stall of the disk.
-type Transport struct{ raft.Transport }
+//
+// While the disk hangs it sends nothing to followers: their leader can't store
+// anything, and heartbeats, which raft sends on goroutines of their own, would keep
+// them calm.
+type Transport struct {
+	raft.Transport
+	Hung func() bool // may be nil
+}
+
+// AppendEntries implements raft.Transport.
+func (t Transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	if t.Hung != nil && t.Hung() {
+		return fmt.Errorf("append entries to %s: %w", id, disk.ErrHung)
+	}
+	return t.Transport.AppendEntries(id, target, args, resp)
+}
 
 var (
 	_ raft.WithPreVote = Transport{}

@@ -33,6 +33,10 @@ type Options struct {
 	// Deadline is how long a write may take before Fatal is called with
 	// disk.ErrHung; 0 is for ever.
 	Deadline time.Duration
+	// A write that takes longer than Slow is told to Slowed by 1, and by -1 once it has
+	// come back. Slowed may be nil.
+	Slow   time.Duration
+	Slowed func(by int)
 	// Fatal is called at the first failed or hung write. The log takes no more
 	// writes after that; reads go on. It may be called on any goroutine.
 	Fatal func(error)

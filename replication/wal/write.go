@@ -93,7 +93,7 @@ func (l *Log) writeBatch() {
 	err := l.failed
 	l.queueMu.Unlock()
 	if err == nil {
-		err = disk.Deadline(l.opt.Deadline, l.late, l.tryBatch)
+		err = disk.Slow(l.opt.Slow, l.opt.Slowed, func() error { return disk.Deadline(l.opt.Deadline, l.late, l.tryBatch) })
 		if err != nil {
 			l.fail(err)
 		} else {

@@ -80,6 +80,7 @@ type Captured struct {
 	Payload []byte
 	Account *Account
 	Client  *ClientInfo // nil when the broker itself published
+	Mapped  bool        // the topic's subject transform has been applied already
 }
 
 // Sink takes what topics capture: one call per read batch of a session, in

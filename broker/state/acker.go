@@ -33,6 +33,7 @@ func (a *acker) answer(b *batch, res *results, err error) {
 	case err == nil:
 		a.ackAll(b, res)
 		a.echoAll(b, res)
+	case errors.Is(err, replication.ErrOutcomeUnknown): // for whatever reason
 	case errors.Is(err, replication.ErrNoSpace):
 		a.refuseAll(b, faultNoSpace)
 	case errors.Is(err, replication.ErrBusy):
@@ -124,7 +125,7 @@ func (a *acker) refuseAll(b *batch, f *topics.Fault) {
 	replies := string(b.replies)
 	for i := range b.waits {
 		w := &b.waits[i]
-		if w.done != nil || w.fast != nil {
+		if w.done != nil || w.fast != nil || w.gone {
 			continue
 		}
 		to, reply := a.of(w.account), replies[w.reply:w.reply+w.length]

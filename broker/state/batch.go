@@ -2,6 +2,7 @@ package state
 
 import (
 	"bytes"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -42,6 +43,7 @@ type batch struct {
 	urgent    bool         // not to be held back
 	chains    uint32       // fast batches that have messages in it which must not overtake a failure
 	fasts     int          // waits that are of fast batches
+	runs      []run        // who the plain publishes came from
 }
 
 // wait is a publisher waiting for its PubAck, or somebody of this node who gets
@@ -56,6 +58,7 @@ type wait struct {
 	publish uint32 // which publish of the entry, from 0
 	reply   uint32 // where its reply subject starts in batch.replies
 	length  uint32
+	gone    bool // it waits elsewhere
 }
 
 func (b *batch) empty() bool { return b.records == 0 }
@@ -75,13 +78,14 @@ func (b *batch) reset() {
 	clear(b.waits)
 	clear(b.settled)
 	clear(b.echoes)
+	clear(b.runs)
 	if cap(b.buf) > bufferKept {
 		b.buf = nil
 	}
 	*b = batch{
 		buf: topics.AppendEntryHeader(b.buf[:0], 0), limited: b.limited[:0],
 		submits: b.submits[:0], waits: b.waits[:0], replies: b.replies[:0],
-		settled: b.settled[:0], echoes: b.echoes[:0],
+		settled: b.settled[:0], echoes: b.echoes[:0], runs: b.runs[:0],
 	}
 }
 
@@ -108,6 +112,8 @@ type queue struct {
 	pressed  func() bool                           // the store holds more than it can flush: publishers wait
 	stalled  func() bool                           // and can't flush at all: they are refused
 	answer   func(b *batch, result any, err error) // runs on the queue's goroutine
+	handBack func(b *batch)                        // likewise: nobody has taken b; may be nil
+	term     func() uint64                         // of the leader, as far as is known here; nil: nobody asks
 	flushes  atomic.Uint64                         // that the store has told of
 	sent     chan *batch                           // in the order of their entries; never blocks, it has room for all in flight
 	finished chan struct{}
@@ -182,26 +188,31 @@ func (q *queue) stop() {
 	<-q.finished
 }
 
-// capture appends publishes and waits for room first.
-func (q *queue) capture(messages []front.Captured) {
+// capture appends publishes and waits for room first. What another node sent is not
+// taken, and false returned, if this isn't the term it was meant for.
+func (q *queue) capture(messages []front.Captured, from *sender) bool {
 	q.mu.Lock()
-	q.captureFrom(messages, false)
+	taken := q.captureFrom(messages, from, false)
 	tells := q.tells
 	q.tells = nil
 	q.mu.Unlock()
 	if len(tells) > 0 {
 		q.teller.send(tells)
 	}
+	return taken
 }
 
 // captureFrom appends publishes; settled are those that have waited for their topics to
 // be served again. The queue's mu is held.
-func (q *queue) captureFrom(messages []front.Captured, settled bool) {
+func (q *queue) captureFrom(messages []front.Captured, from *sender, settled bool) bool {
 	for (len(q.open.buf) >= 2*q.cap || q.fasts.held >= 2*q.cap || q.again.full(messages) || q.full && !q.stalled()) && !q.closed {
 		q.room.Wait()
 	}
 	if q.closed {
-		return // the publishers get no ack, as if the node had been killed now
+		return true // the publishers get no ack, as if the node had been killed now
+	}
+	if from != nil && q.term != nil && q.term() != from.term {
+		return false
 	}
 	b := q.open
 	var at *Topic
@@ -227,11 +238,16 @@ func (q *queue) captureFrom(messages []front.Captured, settled bool) {
 			q.tellFault(at, m, q.stage(at, m, id))
 			continue
 		}
-		p := topics.Publish{Topic: m.Topic, Subject: at.mapped(m.Subject), Header: m.Header, Payload: m.Payload}
+		p := topics.Publish{Topic: m.Topic, Subject: m.Subject, Header: m.Header, Payload: m.Payload}
+		if !m.Mapped {
+			p.Subject = at.mapped(m.Subject)
+		}
+		start := len(b.buf)
 		if at.echo.Load() != nil {
 			b.echoes = append(b.echoes, echo{topic: at, account: m.Account, publish: b.publishes, record: len(b.buf)})
 		}
 		b.buf = topics.AppendPublish(b.buf, &p)
+		b.run(start, m, from)
 		if len(m.Reply) > 0 && !at.noAck.Load() {
 			b.wait(wait{topic: at, account: m.Account, publish: b.publishes}, m.Reply)
 		}
@@ -239,6 +255,7 @@ func (q *queue) captureFrom(messages []front.Captured, settled bool) {
 		b.records++
 	}
 	q.proposeMaybeLocked()
+	return true
 }
 
 // stateLimits puts the account's storage limits into the entry, before its first
@@ -373,6 +390,9 @@ func (q *queue) complete() {
 	for b := range q.sent {
 		<-b.proposal.Done()
 		_, result, err := b.proposal.Result()
+		if q.handBack != nil && errors.Is(err, replication.ErrNotLeader) && !errors.Is(err, replication.ErrOutcomeUnknown) {
+			q.handBack(b) // before anybody hears that it is settled
+		}
 		flushes := q.flushes.Load()
 		full := q.pressed()
 		q.mu.Lock()

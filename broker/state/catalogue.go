@@ -31,6 +31,37 @@ type catalogueMachine struct {
 
 	mu sync.RWMutex
 	c  *catalogue.Catalogue
+	// next is filled by the others after a reset, and takes the place of c once it has
+	// all: what is served meanwhile is old, but whole. nil: entries go to c.
+	next *catalogue.Catalogue
+}
+
+// filling returns the catalogue that entries go to. m.mu is held.
+func (m *catalogueMachine) filling() *catalogue.Catalogue {
+	if m.next != nil {
+		return m.next
+	}
+	return m.c
+}
+
+// refill has entries go to an empty catalogue.
+func (m *catalogueMachine) refill() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.next = catalogue.New()
+}
+
+// refilled serves the catalogue that has been filled, if there is one.
+func (m *catalogueMachine) refilled() {
+	m.mu.Lock()
+	there := m.next != nil
+	if there {
+		m.c, m.next = m.next, nil
+	}
+	m.mu.Unlock()
+	if there && m.other != nil {
+		m.other()
+	}
 }
 
 // Applied returns 0: everything is in the snapshot and the log.
@@ -40,13 +71,15 @@ func (m *catalogueMachine) Applied() topics.Index { return 0 }
 func (m *catalogueMachine) Apply(entries []replication.Entry) []any {
 	out := make([]any, len(entries))
 	for i := range entries {
-		r, err := m.applyOne(entries[i].Index, entries[i].Data)
+		r, served, err := m.applyOne(entries[i].Index, entries[i].Data)
 		if err != nil {
 			m.fatal(fmt.Errorf("apply entry %d of the catalogue: %w", entries[i].Index, err))
 			return out
 		}
 		out[i] = r
-		m.tell(&r)
+		if served {
+			m.tell(&r)
+		}
 	}
 	return out
 }
@@ -66,25 +99,25 @@ func (m *catalogueMachine) tell(r *catalogue.Result) {
 	}
 }
 
-func (m *catalogueMachine) applyOne(i topics.Index, entry []byte) (catalogue.Result, error) {
+func (m *catalogueMachine) applyOne(i topics.Index, entry []byte) (r catalogue.Result, served bool, err error) {
 	cmd, err := catalogue.DecodeCommand(entry)
 	if err != nil {
-		return catalogue.Result{}, err
+		return r, false, err
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	r, err := m.c.Apply(cmd)
+	r, err = m.filling().Apply(cmd)
 	if r.Mark {
 		m.mark(i)
 	}
-	return r, err
+	return r, m.next == nil, err
 }
 
 // Snapshot returns the catalogue as it is now.
 func (m *catalogueMachine) Snapshot() (replication.Snapshot, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	return frozen{m.c.Freeze()}, nil
+	return frozen{m.filling().Freeze()}, nil
 }
 
 type frozen struct{ *catalogue.Frozen }
@@ -103,9 +136,10 @@ func (m *catalogueMachine) Restore(r io.Reader) error {
 		return fmt.Errorf("read the catalogue's snapshot: %w", err)
 	}
 	m.mu.Lock()
-	err = m.c.UnmarshalBinary(b)
+	err = m.filling().UnmarshalBinary(b)
+	served := m.next == nil
 	m.mu.Unlock()
-	if err == nil && m.other != nil {
+	if err == nil && served && m.other != nil {
 		m.other()
 	}
 	return err

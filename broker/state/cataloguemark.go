@@ -30,7 +30,7 @@ func (m *catalogueMachine) mark(i topics.Index) {
 	if tell == nil || !m.marking.CompareAndSwap(false, true) {
 		return
 	}
-	frozen := m.c.Freeze()
+	frozen := m.filling().Freeze()
 	if !m.spawn(func() {
 		defer m.marking.Store(false)
 		digest, err := frozen.Digest()

@@ -28,6 +28,7 @@ type cluster struct {
 	work chan struct{} // holds one: the cluster's goroutine has something to do
 
 	peers       peers
+	clock       clock
 	resets      resets
 	expected    atomic.Int64 // voters group 0 must have before anything may be changed
 	lame        atomic.Bool  // it hands over its leads and takes none
@@ -42,6 +43,7 @@ type cluster struct {
 	asking      chan struct{} // a slot for each Submit on its way to another node
 	why         atomic.Pointer[string]
 	metaOK      atomic.Bool // group 0 has been caught up once
+	metaRun     tenancy     // what works on group 0's log; of the cluster's goroutine
 	reconciling atomic.Bool
 	leading     atomic.Bool // this node leads group 0 and has all that was committed
 }
@@ -78,6 +80,7 @@ func newCluster(s *State) *cluster {
 		s: s, net: s.o.Network, me: s.o.Network.Name(), work: make(chan struct{}, 1), asking: make(chan struct{}, submitsAway),
 	}
 	c.peers.of, c.peers.untimed = map[string]*peerState{}, make(chan struct{}, 1)
+	c.clock.start(s.rawNow())
 	c.listen()
 	return c
 }
@@ -116,12 +119,12 @@ func (c *cluster) run(ctx context.Context) {
 			return
 		}
 	}
-	s.running.Go(func() { c.followCatalogue(ctx) })
-	s.running.Go(func() { c.catchUp(ctx, topics.CatalogueGroup, s.meta.Load(), &c.metaOK) })
+	c.serveCatalogue(ctx)
 	s.running.Go(func() { c.clocks(ctx) })
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
+		c.healCatalogue(ctx)
 		c.arrange(ctx)
 		c.steer(ctx)
 		c.sweepArrivals()
@@ -217,6 +220,7 @@ func (c *cluster) followCatalogue(ctx context.Context) {
 			c.tellStatus()
 			c.changed()
 			if leads {
+				s.catalogue.refilled()
 				s.spawn(func() {
 					if err := s.reconcile(); err != nil && ctx.Err() == nil {
 						s.logError(err)
@@ -230,6 +234,9 @@ func (c *cluster) followCatalogue(ctx context.Context) {
 		select {
 		case leads = <-changes:
 		case <-ctx.Done():
+			if c.leading.Store(false); led && s.ctx.Err() == nil && s.hooks.OnCatalogueLeader != nil {
+				s.hooks.OnCatalogueLeader(false)
+			}
 			return
 		}
 	}
@@ -238,7 +245,7 @@ func (c *cluster) followCatalogue(ctx context.Context) {
 // usable waits until a node that has begun to lead has applied all that was
 // committed before, and knows the clocks of its peers; false when it leads no more.
 func (c *cluster) usable(ctx context.Context, log *replication.Group) bool {
-	c.peers.awaitClocks(ctx, c)
+	c.settleClock(ctx)
 	for ctx.Err() == nil {
 		one, cancel := context.WithTimeout(ctx, 2*time.Second)
 		err := log.Linearize(one)

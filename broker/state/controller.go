@@ -36,7 +36,7 @@ type control struct {
 // The rhythm of giving leads back to those who are preferred.
 const (
 	passEvery = 3 * time.Second
-	passCalm  = 2 * time.Second // after the last change of anything
+	passCalm  = 10 * time.Second // after the last change of anything
 	// passBusy is how many entries a second a group commits that isn't disturbed for the
 	// sake of balance, for passPatience.
 	passBusy     = 20
@@ -236,6 +236,7 @@ func (c *cluster) changed1(t *tables, change placement.Change) *catalogue.Group 
 		}
 	}
 	next.Nodes = change.Nodes
+	next.Pinned = next.Pinned && next.Nodes[0] == t.groups[i].Nodes[0]
 	return &next
 }
 
@@ -253,7 +254,7 @@ func (c *cluster) planInput(t *tables) (nodes []placement.Node, groups []placeme
 	for _, g := range t.groups {
 		who, led := c.led(g.ID)
 		groups = append(groups, placement.Group{
-			ID: g.ID, Replicas: g.Replicas, Nodes: g.Nodes, Topics: t.topics[g.ID],
+			ID: g.ID, Replicas: g.Replicas, Nodes: g.Nodes, Topics: t.topics[g.ID], Pinned: g.Pinned,
 			Busy: who == "" || !g.Founded || len(g.Leaving) > 0 || !complete(g, &led),
 		})
 	}
@@ -296,16 +297,23 @@ func (c *cluster) disturbed(id topics.GroupID, now time.Time) bool {
 }
 
 // passLeads gives a lead back to the node that is preferred, when all is calm: one
-// at a time.
+// at a time, and only where one node leads two groups more than the other. Less is not
+// worth a change of leaders under load.
 func (c *cluster) passLeads(ctx context.Context) {
 	now := time.Now()
 	if now.Sub(c.control.balanced) < passCalm || now.Sub(c.control.passed) < passEvery {
 		return
 	}
-	for _, g := range c.s.tables().groups {
+	groups := c.s.tables().groups
+	leads := map[string]int{}
+	for _, g := range groups {
+		who, _ := c.led(g.ID)
+		leads[who]++
+	}
+	for _, g := range groups {
 		who, led := c.led(g.ID)
 		to := g.Nodes[0]
-		if who == "" || who == to || !c.online(to) || c.isLame(to) || !slices.Contains(led.Current, to) ||
+		if who == "" || who == to || leads[who] < leads[to]+2 || !c.online(to) || c.unfit(to) || !slices.Contains(led.Current, to) ||
 			c.disturbed(g.ID, now) {
 			continue
 		}
@@ -315,5 +323,31 @@ func (c *cluster) passLeads(ctx context.Context) {
 			c.s.o.Log.Warn("a group's lead could not be given to the node that is preferred", "group", g.ID, "from", who, "to", to, "error", err)
 		}
 		return
+	}
+}
+
+// prefer makes a node the one that is preferred to lead a group: somebody asked for it.
+func (c *cluster) prefer(ctx context.Context, id topics.GroupID, node string) error {
+	for {
+		var next catalogue.Group
+		c.s.catalogue.read(func(k *catalogue.Catalogue) {
+			if g := k.Group(id); g != nil {
+				next = *g
+			}
+		})
+		i := slices.Index(next.Nodes, node)
+		if i < 0 || i == 0 && next.Pinned {
+			return nil // it is on its way out, or preferred already
+		}
+		next.Nodes = slices.Insert(slices.Delete(slices.Clone(next.Nodes), i, i+1), 0, node)
+		next.Pinned = true
+		next.Revision++
+		_, err := c.s.decide(ctx, &catalogue.Command{Op: catalogue.OpPutGroup, Group: &next})
+		if !errors.Is(err, catalogue.FaultStale) {
+			return err
+		}
+		if err := c.s.SyncCatalogue(ctx); err != nil {
+			return err
+		}
 	}
 }

@@ -362,6 +362,8 @@ func (q *queue) fastAnswered(b *batch, res *results, err error) {
 		switch {
 		case err == nil:
 			q.fastResult(f, w.place, &res.publishes[w.publish])
+		case errors.Is(err, replication.ErrOutcomeUnknown):
+			q.fasts.remove(f) // whether it is stored isn't known: its publisher hears nothing
 		case errors.Is(err, replication.ErrNoSpace):
 			q.fastResult(f, w.place, &topics.PublishResult{Fault: faultNoSpace})
 		case errors.Is(err, replication.ErrBusy), errors.Is(err, replication.ErrNotLeader):

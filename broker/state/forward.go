@@ -4,13 +4,13 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/heraldmq/herald/broker/front"
 	"github.com/heraldmq/herald/replication/peer"
-	"github.com/heraldmq/herald/topics"
 )
 
 // A message is captured where it enters the cluster, and proposed where its group is
@@ -18,11 +18,15 @@ import (
 // they were captured, sent over the group's channel. What nobody leads is held, for
 // a while; then its publishers hear that nobody takes it.
 //
-// Order is kept when the lead moves. A node that gets a parcel and doesn't lead sends
-// it back, and all that follow it, until a mark comes. Whoever sent them sends that
-// mark before it turns to another node, or when something came back: its echo says
-// that all that was sent before has been taken or is here again. That goes first. A
-// node that doesn't echo soon is not waited for; what it sends back later is refused.
+// Order is kept when the lead moves. Parcels are numbered, and meant for a leader in
+// its term. A node that doesn't lead in that term sends a parcel back, also when it
+// has taken it and finds out before it is proposed, and all that follow until a mark;
+// it never passes one on. Whoever sent it sends that mark before it turns to another leader, or when something came back:
+// its echo says that all that was sent before has been proposed or is here again. That
+// goes first, by number. A node that doesn't echo soon is not waited for; what it sends
+// back later is refused, and can't be taken by it later, since its term is over.
+//
+// What is captured where the leader is comes back in the same way (handback.go).
 //
 // Whether a parcel that was sent to a node which died has been proposed is not known:
 // its publishers hear nothing, as with any other loss of a leader.
@@ -31,7 +35,8 @@ const (
 	forwardBytesMax  = 4 << 20   // of a group, waiting here; publishers wait at this bound
 	forwardAheadMax  = 1 << 20   // given to the network and not sent yet
 	forwardHold      = 5 * time.Second
-	forwardEcho      = 400 * time.Millisecond // for the echo of a mark
+	forwardEcho      = time.Second // for the echo of a mark
+	forwardSettle    = 5 * time.Second
 	forwardGroupsMax = 4096
 	forwardTriesMax  = 7 // a parcel is sent again so many times
 )
@@ -49,8 +54,10 @@ type forwarder struct {
 	mu      sync.Mutex
 	room    sync.Cond
 	sent    string    // who was sent parcels, and may send some back
-	came    []*parcel // what it has sent back since the last mark, in order
-	back    []*parcel // what had been sent back before: goes before the others
+	term    uint64    // in which that node leads
+	epoch   uint32    // one more with each mark
+	numbers uint64    // given to parcels so far
+	back    []*parcel // came back, in order: they go before the others
 	parcels []*parcel // the last one is open
 	bytes   int
 	runs    bool
@@ -112,18 +119,43 @@ func (f *forwarder) openLocked() *parcel {
 
 // returned takes a parcel that was sent in vain. What comes from a node that others
 // have been sent to since would come too late.
-func (f *forwarder) returned(from string, data []byte, tries byte) {
+func (f *forwarder) returned(s *sender, data []byte) {
 	f.mu.Lock()
-	if f.sent != from || f.closed || tries >= forwardTriesMax {
+	if f.sent != s.node || s.epoch != f.epoch || f.closed || s.tries >= forwardTriesMax {
 		f.mu.Unlock()
 		f.c.refuse(data)
 		return
 	}
 	defer f.mu.Unlock()
-	f.came = append(f.came, &parcel{data: data, since: time.Now(), tries: tries + 1})
-	f.pending.Add(1)
-	f.bytes += len(data)
+	f.backLocked(&parcel{data: data, since: time.Now(), tries: s.tries + 1, number: s.number, epoch: s.epoch})
 	f.startLocked()
+}
+
+// handedBack takes what was captured where this node led, and not proposed.
+func (f *forwarder) handedBack(parcels []*parcel) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		return
+	}
+	for _, p := range parcels {
+		f.numbers++
+		p.number, p.epoch = f.numbers, f.epoch-1
+		f.backLocked(p)
+	}
+	f.startLocked()
+}
+
+// backLocked puts a parcel among those that came back.
+func (f *forwarder) backLocked(p *parcel) {
+	p.again = true
+	i := len(f.back)
+	for i > 0 && f.back[i-1].number > p.number {
+		i--
+	}
+	f.back = slices.Insert(f.back, i, p)
+	f.pending.Add(1)
+	f.bytes += len(p.data)
 }
 
 // startLocked has the forwarder's goroutine send, and starts it if need be.
@@ -158,9 +190,6 @@ func (f *forwarder) run() {
 		for {
 			p := f.next()
 			if p == nil {
-				if f.turn(ctx, "", nil) {
-					continue
-				}
 				break
 			}
 			f.deliver(ctx, p)
@@ -197,13 +226,17 @@ func (f *forwarder) next() *parcel {
 // does. What has come back meanwhile goes first.
 func (f *forwarder) deliver(ctx context.Context, p *parcel) {
 	for ctx.Err() == nil {
-		leader := f.g.Leader()
-		if f.turn(ctx, leader, p) {
+		leader, term := f.c.leaderTerm(f.g.id)
+		if leader != f.c.me && !p.again {
+			f.awaitOwn(ctx)
+		}
+		if f.turn(ctx, leader, term, p) {
+			f.putBack(p)
 			return
 		}
 		switch leader {
 		case f.c.me:
-			if f.g.captureParcel(p.data) {
+			if f.g.captureParcel(p.data, nil) {
 				return
 			}
 		case "":
@@ -211,8 +244,8 @@ func (f *forwarder) deliver(ctx context.Context, p *parcel) {
 			if p.tries > 0 { // it may lead by now, or not be able to yet
 				f.c.pause(ctx, min(10*time.Millisecond<<p.tries, time.Second))
 			}
-			f.toldTo(leader)
-			if err := f.send(ctx, leader, p); err == nil {
+			f.tell(leader, term, p)
+			if err := f.send(ctx, leader, term, p); err == nil {
 				return
 			} else if !errors.Is(err, peer.ErrNoPeer) {
 				return // part of it may have been sent
@@ -226,22 +259,56 @@ func (f *forwarder) deliver(ctx context.Context, p *parcel) {
 	}
 }
 
-func (f *forwarder) toldTo(leader string) {
+// awaitOwn waits until what was captured while this node led has been proposed or has
+// come back.
+func (f *forwarder) awaitOwn(ctx context.Context) {
+	if r := f.g.local.Load(); r != nil {
+		r.settle(ctx)
+	}
+}
+
+// putBack puts a parcel before all that wait here, and behind what goes before it.
+func (f *forwarder) putBack(p *parcel) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.sent = leader
+	f.pending.Add(1)
+	f.bytes += len(p.data)
+	if !p.again {
+		f.parcels = append([]*parcel{p}, f.parcels...)
+		return
+	}
+	i := 0
+	for i < len(f.back) && f.back[i].number < p.number {
+		i++
+	}
+	f.back = slices.Insert(f.back, i, p)
+}
+
+// tell notes whom a parcel is about to be sent to.
+func (f *forwarder) tell(leader string, term uint64, p *parcel) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if p.number == 0 {
+		f.numbers++
+		p.number = f.numbers
+	}
+	p.epoch = f.epoch
+	f.sent, f.term = leader, term
 	f.unsure.Store(true)
 }
 
-// turn makes sure, before anything is sent to another node than before, or once
-// something has come back, that all that was sent has been taken or is back. What is
-// back goes first: then p, which was to go now, is put behind it, and turn says so.
-func (f *forwarder) turn(ctx context.Context, leader string, p *parcel) bool {
+// turn makes sure, before anything is sent to another leader than before, or once
+// something has come back, that all that was sent has been proposed or is back. It
+// tells whether anything goes before p.
+func (f *forwarder) turn(ctx context.Context, leader string, term uint64, p *parcel) bool {
 	f.mu.Lock()
-	sent, came := f.sent, len(f.came)
+	sent := f.sent
+	vain := func(p *parcel) bool { return p.again && p.epoch == f.epoch }
+	same := sent == leader && f.term == term && !vain(p) && !slices.ContainsFunc(f.back, vain)
+	before := f.beforeLocked(p)
 	f.mu.Unlock()
-	if sent == "" || came == 0 && (leader == "" || leader == sent) {
-		return false
+	if sent == "" || leader == "" || same {
+		return before
 	}
 	f.marks++
 	mark := binary.LittleEndian.AppendUint32([]byte{chunkMark}, f.marks)
@@ -251,22 +318,14 @@ func (f *forwarder) turn(ctx context.Context, leader string, p *parcel) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.sent = ""
+	f.epoch++
 	f.unsure.Store(false)
-	first := f.came
-	if f.came = nil; len(first) == 0 {
-		return false
-	}
-	if p != nil {
-		f.pending.Add(1)
-		f.bytes += len(p.data)
-		if p.tries > 0 { // it had been sent before what is left of those
-			first = append(first, p)
-		} else {
-			f.parcels = append([]*parcel{p}, f.parcels...)
-		}
-	}
-	f.back = append(first, f.back...)
-	return true
+	return f.beforeLocked(p)
+}
+
+// beforeLocked tells whether anything has come back that goes before p.
+func (f *forwarder) beforeLocked(p *parcel) bool {
+	return len(f.back) > 0 && (!p.again || f.back[0].number < p.number)
 }
 
 // awaitEcho waits for the echo of the last mark, as long as there is any hope.
@@ -303,7 +362,7 @@ func (f *forwarder) echoed(n uint32) {
 }
 
 // send sends a parcel.
-func (f *forwarder) send(ctx context.Context, to string, p *parcel) error {
+func (f *forwarder) send(ctx context.Context, to string, term uint64, p *parcel) error {
 	channel := peer.ChannelGroup0 + peer.Channel(f.g.id)
 	if f.c.net.Queued(to, channel) >= forwardAheadMax {
 		one, cancel := context.WithTimeout(ctx, time.Second)
@@ -312,100 +371,5 @@ func (f *forwarder) send(ctx context.Context, to string, p *parcel) error {
 			return peer.ErrNoPeer // nothing was sent: it may have another leader by now
 		}
 	}
-	return f.c.sendPieces(to, channel, p.tries<<chunkTries, p.data)
-}
-
-// sendPieces sends a parcel in pieces that bear some flags.
-func (c *cluster) sendPieces(to string, channel peer.Channel, flags byte, data []byte) error {
-	flags |= chunkFirst
-	for rest := data; ; {
-		n := min(len(rest), peer.ChunkBytesMax-1)
-		if n == len(rest) {
-			flags |= chunkLast
-		}
-		chunk := append(append(make([]byte, 0, n+1), flags), rest[:n]...)
-		if err := c.net.Send(to, channel, chunk); err != nil {
-			if flags&chunkFirst == 0 {
-				return errPartly
-			}
-			return peer.ErrNoPeer
-		}
-		if rest = rest[n:]; len(rest) == 0 {
-			return nil
-		}
-		flags &^= chunkFirst
-	}
-}
-
-var errPartly = errors.New("the connection broke within a message")
-
-// captureParcel captures a parcel here; false when this node doesn't lead.
-func (g *Group) captureParcel(data []byte) bool {
-	r := g.local.Load()
-	if r == nil || !r.isLeader() {
-		return false
-	}
-	if messages := g.s.cl.open(data); len(messages) > 0 {
-		r.queue.capture(messages)
-	}
-	return true
-}
-
-// refuse tells the publishers of a parcel that nobody takes their messages.
-func (c *cluster) refuse(data []byte) {
-	if c.s.o.Replier == nil {
-		return
-	}
-	repliers := map[*front.Account]Replier{}
-	for _, m := range c.open(data) {
-		if t, ok := c.s.TopicByID(m.Topic); len(m.Reply) == 0 || ok && t.noAck.Load() {
-			continue
-		}
-		r := repliers[m.Account]
-		if r == nil {
-			r = c.s.o.Replier(m.Account)
-			repliers[m.Account] = r
-		}
-		r.Deliver(string(m.Reply), string(m.Reply), "", noResponders, nil)
-	}
-	for _, r := range repliers {
-		r.Flush()
-	}
-}
-
-// answerForward takes what another node forwarded, or sends back. It is called for
-// one chunk of a node and a group at a time, and blocks while the group is full: then
-// that node's credit runs out, and its publishers wait.
-func (c *cluster) answerForward(from string, channel peer.Channel, chunk []byte) {
-	g := c.s.groups.get(c.s, topics.GroupID(channel-peer.ChannelGroup0))
-	if len(chunk) == 5 && chunk[0]&(chunkMark|chunkEcho) != 0 {
-		n := binary.LittleEndian.Uint32(chunk[1:])
-		if chunk[0] == chunkEcho {
-			g.forward.echoed(n)
-			return
-		}
-		c.returning.Delete(pieceKey{from: from, channel: channel})
-		_ = c.net.Send(from, channel, binary.LittleEndian.AppendUint32([]byte{chunkEcho}, n))
-		return
-	}
-	if len(chunk) == 0 {
-		return
-	}
-	key := pieceKey{from, channel, chunk[0]&chunkReturned != 0}
-	data, flags, whole := c.pieces.add(key, chunk)
-	if !whole {
-		return
-	}
-	tries := flags >> chunkTries
-	if key.returned {
-		g.forward.returned(from, data, tries)
-		return
-	}
-	if _, after := c.returning.Load(key); !after && g.captureParcel(data) {
-		return
-	}
-	c.returning.Store(key, true)
-	if c.sendPieces(from, channel, chunkReturned|tries<<chunkTries, data) != nil {
-		c.refuse(data)
-	}
+	return f.c.sendPieces(to, channel, p.tries<<chunkTries, &sender{term: term, number: p.number, epoch: p.epoch}, p.data)
 }

@@ -66,14 +66,15 @@ func (g *Group) Stats() replication.Stats {
 // front.Sink: the bytes are copied, and a full group makes the caller wait, so
 // that what can't be written is not read from the sockets either. Publishers
 // are answered through Options.Replier once the messages are on disk. Where another
-// node leads they are forwarded; what nobody takes is answered 503.
+// node leads, or gets to while they wait, they are forwarded, in order; what nobody
+// takes is answered 503.
 func (g *Group) Capture(batch []front.Captured) {
 	if batch = g.strayed(batch); len(batch) == 0 {
 		return
 	}
 	r := g.local.Load()
 	if g.forward == nil || r != nil && r.isLeader() && g.forward.idle() {
-		r.queue.capture(batch)
+		r.queue.capture(batch, nil)
 		return
 	}
 	g.forward.capture(batch)

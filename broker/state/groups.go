@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/heraldmq/herald/replication"
 	"github.com/heraldmq/herald/topics"
@@ -173,10 +174,41 @@ func (c *cluster) linearize(ctx context.Context, id topics.GroupID) error {
 }
 
 // Transfer hands the group's lead to another node, "" for the best. It may be
-// called on any node.
+// called on any node. The lead stays there: the node is the preferred one from now on.
 func (g *Group) Transfer(ctx context.Context, to string) error {
 	if g.s.cl == nil {
 		return ErrAlone
 	}
-	return g.s.cl.transfer(ctx, g.id, to)
+	c := g.s.cl
+	before, term := c.leaderTerm(g.id)
+	if err := c.transfer(ctx, g.id, to); err != nil {
+		return err
+	}
+	if to == "" {
+		to = c.nextLeader(ctx, g.id, before, term)
+	}
+	if to == "" {
+		return nil // it will be seen who leads
+	}
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	if err := c.prefer(ctx, g.id, to); err != nil {
+		c.s.o.Log.Warn("the lead was handed over, but may not stay there: the catalogue could not be changed", "group", g.id, "to", to, "error", err)
+	}
+	return nil
+}
+
+// nextLeader waits a while until it is known who leads after another, and returns "" if
+// it isn't.
+func (c *cluster) nextLeader(ctx context.Context, id topics.GroupID, before string, term uint64) string {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	for {
+		if who, t := c.leaderTerm(id); who != "" && who != before && t > term {
+			return who
+		}
+		if !c.pause(ctx, 50*time.Millisecond) {
+			return ""
+		}
+	}
 }

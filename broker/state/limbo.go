@@ -162,7 +162,7 @@ func (f *forwarder) take(data []byte) {
 // captureSettled captures what has been in a limbo.
 func (q *queue) captureSettled(messages []front.Captured) {
 	q.mu.Lock()
-	q.captureFrom(messages, true)
+	q.captureFrom(messages, nil, true)
 	tells := q.tells
 	q.tells = nil
 	q.mu.Unlock()

@@ -214,16 +214,15 @@ func (s *State) putNodeState(ctx context.Context, name string, state catalogue.N
 	return err
 }
 
-// Now returns the time that entries get: the system's, corrected where this
-// node's clock is far off those of its peers.
+// Now returns the time that entries get: the system's, or in a cluster the one that
+// its nodes agree on (clock.go).
 func (s *State) Now() topics.Nanos { return s.now() }
 
 func (s *State) now() topics.Nanos {
-	now := s.rawNow()
 	if s.cl != nil {
-		now += topics.Nanos(s.cl.peers.clock.Load())
+		return s.cl.clock.now()
 	}
-	return now
+	return s.rawNow()
 }
 
 func (s *State) rawNow() topics.Nanos { return s.o.Now() + topics.Nanos(s.o.ClockOffset) }

@@ -13,7 +13,9 @@ import (
 //
 //	parcel   any number of: flags u8, account (unless it is that of the message before), topic u64,
 //	         subject, reply, header length u32, payload length u32, header, payload
-//	chunk    flags u8, a piece of a parcel
+//	chunk    flags u8, a piece of what follows
+//	sent     the term of the leader it is meant for u64, the parcel's number u64, how many marks
+//	         were sent before u32, the parcel
 //	mark     flags u8, number u32: its echo is sent when all before it has been dealt with
 const parcelMax = 80 << 20 // of what is put together from pieces
 
@@ -32,6 +34,7 @@ const (
 const (
 	capturedByClient  = 1 << iota // not by the broker itself
 	capturedSameOwner             // the account is that of the message before
+	capturedMapped                // the topic's subject transform has been applied
 )
 
 // parcel is messages on their way to the group's leader.
@@ -39,6 +42,9 @@ type parcel struct {
 	data     []byte
 	since    time.Time
 	tries    byte           // how often it was sent before
+	number   uint64         // its place among those that were sent, or came back; 0: neither yet
+	epoch    uint32         // in which it was sent last
+	again    bool           // it goes before what has not been sent
 	account  *front.Account // of the last message
 	messages int
 }
@@ -47,6 +53,9 @@ func (p *parcel) append(m *front.Captured) {
 	flags := byte(0)
 	if m.Client != nil {
 		flags |= capturedByClient
+	}
+	if m.Mapped {
+		flags |= capturedMapped
 	}
 	same := p.messages > 0 && p.account == m.Account
 	if same {
@@ -104,7 +113,7 @@ func (c *cluster) open(data []byte) []front.Captured {
 				known = account != nil || name == ""
 			}
 		}
-		m := front.Captured{Topic: b.topic(), Account: account}
+		m := front.Captured{Topic: b.topic(), Account: account, Mapped: flags&capturedMapped != 0}
 		m.Subject = b.bytes(int(b.u16()))
 		m.Reply = b.bytes(int(b.u16()))
 		header, payload := int(b.u32()), int(b.u32())

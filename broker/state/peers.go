@@ -1,13 +1,9 @@
 package state
 
 import (
-	"context"
-	"encoding/binary"
 	"encoding/json"
 	"slices"
 	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/heraldmq/herald/replication"
 	"github.com/heraldmq/herald/replication/peer"
@@ -21,6 +17,7 @@ const statusKey = "state"
 // status is what a node tells its peers.
 type status struct {
 	Lame   bool     `json:"lame,omitempty"` // it takes no lead
+	Full   bool     `json:"full,omitempty"` // its disk has no space
 	Groups []ledNow `json:"groups,omitempty"`
 }
 
@@ -40,15 +37,13 @@ type peers struct {
 	mine  status
 	known map[topics.GroupID]string
 
-	clock   atomic.Int64  // ns to be added to this node's clock
 	untimed chan struct{} // holds one: there is a peer whose clock is not known
 }
 
 type peerState struct {
 	addr   string
 	status status
-	offset topics.Nanos // of its clock to ours
-	timed  bool         // offset is known
+	clock  peerClock
 }
 
 // listen registers what this node answers its peers, and that it hears of them.
@@ -89,9 +84,7 @@ func (c *cluster) listen() {
 	c.net.Handle(methodMove, c.answerMove)
 	c.net.HandleStream(methodDepart, c.answerDepart)
 	c.net.Handle(methodUsage, c.answerUsage)
-	c.net.Handle(methodClock, func(context.Context, string, []byte) ([]byte, error) {
-		return binary.LittleEndian.AppendUint64(nil, uint64(c.s.rawNow())), nil
-	})
+	c.net.Handle(methodClock, c.answerClock)
 	c.net.HandleChannel(peer.ChannelGroup0, peer.ChannelGroup0+forwardGroupsMax, c.answerForward)
 }
 
@@ -132,6 +125,15 @@ func (c *cluster) leader(id topics.GroupID) string {
 	return who
 }
 
+// leaderTerm is leader, with the term in which that node leads.
+func (c *cluster) leaderTerm(id topics.GroupID) (string, uint64) {
+	who, led := c.led(id)
+	if who == c.me && !c.leadsNow(id) {
+		return "", 0
+	}
+	return who, led.Term
+}
+
 func (c *cluster) leadsNow(id topics.GroupID) bool {
 	if id == topics.CatalogueGroup {
 		return c.s.IsCatalogueLeader()
@@ -140,19 +142,20 @@ func (c *cluster) leadsNow(id topics.GroupID) bool {
 	return g != nil && g.IsLeader()
 }
 
-func (c *cluster) isLame(node string) bool {
+// unfit tells whether a node shouldn't be given leads.
+func (c *cluster) unfit(node string) bool {
 	if node == c.me {
-		return c.lame.Load()
+		return c.lame.Load() || c.s.node.NoSpace()
 	}
 	c.peers.mu.RLock()
 	defer c.peers.mu.RUnlock()
 	p := c.peers.of[node]
-	return p == nil || p.status.Lame
+	return p == nil || p.status.Lame || p.status.Full
 }
 
 // tellStatus tells the peers what this node leads, if that has changed.
 func (c *cluster) tellStatus() {
-	st := status{Lame: c.lame.Load()}
+	st := status{Lame: c.lame.Load(), Full: c.s.node.NoSpace()}
 	if meta := c.s.meta.Load(); meta != nil && c.leading.Load() {
 		if _, leads := meta.Leader(); leads {
 			st.Groups = append(st.Groups, c.describe(topics.CatalogueGroup, meta))
@@ -214,34 +217,6 @@ func (c *cluster) tellLeaders() {
 	}
 }
 
-// Clocks. Entries carry the time of the leader's clock, and what is too old is
-// decided by it. A clock that is far off those of most other nodes must not decide:
-// the time of entries is at most clockOff away from the median of the clocks of the
-// nodes that are connected, this one's included. With two nodes that disagree the
-// earlier one counts: what is kept too long can still be deleted.
-const (
-	clockOff   = topics.Nanos(time.Second)
-	clockEvery = 10 * time.Second
-)
-
-// clocks asks the peers for the time, now and then.
-func (c *cluster) clocks(ctx context.Context) {
-	tick := time.NewTicker(clockEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			for _, name := range c.peers.names() {
-				c.askClock(ctx, name)
-			}
-		case <-c.peers.untimed:
-			c.peers.awaitClocks(ctx, c)
-		}
-	}
-}
-
 func (p *peers) names() []string {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
@@ -251,67 +226,6 @@ func (p *peers) names() []string {
 	}
 	slices.Sort(all)
 	return all
-}
-
-func (c *cluster) askClock(ctx context.Context, name string) {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
-	began := c.s.rawNow()
-	b, err := c.net.Call(ctx, name, methodClock, nil)
-	ended := c.s.rawNow()
-	if err != nil || len(b) != 8 {
-		return // it is asked again
-	}
-	theirs := topics.Nanos(binary.LittleEndian.Uint64(b))
-	c.peers.mu.Lock()
-	defer c.peers.mu.Unlock()
-	p := c.peers.of[name]
-	if p == nil {
-		return
-	}
-	p.offset, p.timed = theirs-(began+ended)/2, true
-	by := c.peers.correction()
-	if was := c.peers.clock.Swap(int64(by)); by != 0 && was == 0 {
-		c.s.o.Log.Warn("this node's clock is far off those of its peers; theirs are used", "off", time.Duration(-by))
-	}
-}
-
-// correction returns what brings this node's clock close enough to the median.
-func (p *peers) correction() topics.Nanos {
-	offsets := []topics.Nanos{0}
-	for _, o := range p.of {
-		if o.timed {
-			offsets = append(offsets, o.offset)
-		}
-	}
-	slices.Sort(offsets)
-	median := offsets[(len(offsets)-1)/2]
-	switch {
-	case median > clockOff:
-		return median - clockOff
-	case median < -clockOff:
-		return median + clockOff
-	}
-	return 0
-}
-
-// awaitClocks waits until the clocks of all peers that are connected are known, for
-// at most a second: it may be them who are gone.
-func (p *peers) awaitClocks(ctx context.Context, c *cluster) {
-	for end := time.Now().Add(time.Second); time.Now().Before(end); {
-		missing := ""
-		p.mu.RLock()
-		for name, o := range p.of {
-			if !o.timed {
-				missing = name
-			}
-		}
-		p.mu.RUnlock()
-		if missing == "" || ctx.Err() != nil {
-			return
-		}
-		c.askClock(ctx, missing)
-	}
 }
 
 // node returns the catalogue's entry of a node.

@@ -19,7 +19,7 @@ import (
 //	state.committed  group u32 → index u64
 //	state.transfer   group u32, node → nothing
 //	state.usage      nothing → usage (JSON)
-//	state.clock      nothing → time i64 (ns)
+//	state.clock      nothing → its own time i64 (ns), the cluster's i64, whether that is settled u8
 //
 // An answer is a code u8 and, with answerDone, the index up to which the group is
 // applied u64 and the result; with answerFault a fault; with answerFailed a text.

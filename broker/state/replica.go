@@ -87,6 +87,15 @@ func (s *State) openReplica(g *Group) (*replica, error) {
 		}
 	}
 	r.acks.republish = r.queue.republish
+	if s.cl != nil {
+		r.queue.handBack = g.handBack
+		r.queue.term = func() uint64 {
+			if log := r.repl.Load(); log != nil && r.usable.Load() {
+				return log.Term()
+			}
+			return 0
+		}
+	}
 	r.queue.start()
 	return r, nil
 }
@@ -239,6 +248,7 @@ func (c *cluster) follow(r *replica) {
 		if leads && !r.leads {
 			if leads = c.usable(r.ctx, log); leads {
 				r.queue.resume(topics.Nanos(r.machine.last.Load()))
+				r.awaitSettled() // what was captured in an earlier term goes first
 				r.usable.Store(true)
 				if first {
 					first = false

@@ -10,7 +10,8 @@
 //   - there are as many groups of each wanted number of replicas as active nodes, so
 //     that each can lead one
 //   - no node holds two groups more than another that could take one
-//   - no node is the preferred leader of two groups more than another
+//   - no node is the preferred leader of two groups more than another, unless somebody
+//     asked for that
 //
 // Nothing is moved for less than that, and a group has only one change at a time.
 package placement
@@ -48,6 +49,7 @@ type Group struct {
 	Replicas int
 	Nodes    []string // the preferred leader first
 	Topics   int
+	Pinned   bool // somebody asked for its preferred leader
 	Busy     bool // an earlier change is under way: it is left alone
 }
 
@@ -314,7 +316,7 @@ func (p *planner) passLead() bool {
 	var best *Group
 	to, gain := 0, 1
 	for _, g := range p.groups {
-		if g.Busy || p.changed[g.ID] || !p.active(g.Nodes[0]) {
+		if g.Busy || g.Pinned || p.changed[g.ID] || !p.active(g.Nodes[0]) {
 			continue
 		}
 		for i, name := range g.Nodes {

@@ -228,3 +228,15 @@ func TestPlansAreDeterministic(t *testing.T) {
 		}
 	})
 }
+
+func TestWhatWasAskedForIsNotSpread(t *testing.T) {
+	gs := []Group{
+		{ID: 1, Replicas: 3, Nodes: []string{"a", "b", "c"}, Pinned: true},
+		{ID: 2, Replicas: 3, Nodes: []string{"a", "b", "c"}},
+		{ID: 3, Replicas: 3, Nodes: []string{"c", "b", "a"}},
+	}
+	gs, _ = settle(t, nodes("a", "b", "c"), gs, map[int]bool{3: true})
+	if gs[0].Nodes[0] != "a" || gs[1].Nodes[0] != "b" {
+		t.Errorf("%v", gs)
+	}
+}

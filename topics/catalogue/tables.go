@@ -37,6 +37,9 @@ type Group struct {
 	Replicas int            `json:"replicas"`
 	// Nodes are to hold it, the preferred leader first.
 	Nodes []string `json:"nodes"`
+	// Pinned tells that somebody asked for the preferred leader: it isn't changed only to
+	// spread leads.
+	Pinned bool `json:"pinned,omitempty"`
 	// Leaving still hold it, until all of Nodes vote: nobody deletes what may be the
 	// last copy.
 	Leaving []string `json:"leaving,omitempty"`

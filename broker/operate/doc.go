@@ -23,8 +23,8 @@
 // The files:
 //
 //   - engine.go: all units of a node, and what the state's hooks tell them
-//   - unit.go: one operator on this node, what comes out of the log, epochs
-//   - primary.go: reading, running and proposing
+//   - unit.go, epoch.go: one operator on this node, what comes out of the log
+//   - primary.go, reading.go: reading, running and proposing
 //   - rebuild.go: the state of another replica
-//   - service.go, verbs.go: $HERALD.OP.> for any client
+//   - service.go, verbs.go, report.go, look.go: $HERALD.OP.> for any client
 package operate

@@ -2,6 +2,7 @@ package operate
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -72,7 +73,12 @@ func testLog(name string) *slog.Logger {
 	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})).With("node", name)
 }
 
-func open(t testing.TB, dir string, net *peer.Network, with ...func(*state.Options)) *place {
+func open(t testing.TB, dir string, net *peer.Network) *place {
+	t.Helper()
+	return openWith(t, dir, net, compile)
+}
+
+func openWith(t testing.TB, dir string, net *peer.Network, compile func(string, []byte, map[string]uint16) (*graph.Graph, error)) *place {
 	t.Helper()
 	o := state.Options{Dir: filepath.Join(dir, "herald"), Network: net, FlushInterval: 100 * time.Millisecond, Fatal: func(err error) { t.Errorf("fatal: %v", err) }}
 	oo := Options{
@@ -82,9 +88,6 @@ func open(t testing.TB, dir string, net *peer.Network, with ...func(*state.Optio
 		o.Log = testLog(net.Name())
 	}
 	oo.Log = o.Log
-	for _, w := range with {
-		w(&o)
-	}
 	p := &place{TB: t, net: net}
 	var err error
 	if p.State, err = state.Open(o); err != nil {
@@ -322,4 +325,38 @@ func TestDeployRefusesWithAdvice(t *testing.T) {
 			t.Errorf("%v, wanted %s", err, want)
 		}
 	}
+}
+
+// A spec that makes no graph any more stops its operator; what others run is taken in, and
+// nothing waits for it.
+func TestAnOperatorWithoutAGraphFailsAlone(t *testing.T) {
+	dir := t.TempDir()
+	p := open(t, dir, nil)
+	p.topics(1)
+	p.deploy(fmt.Sprintf(counting, "delta"))
+	p.publish(`{"k":"a","v":5}`)
+	wait(t, "the output", func() (bool, string) { return len(p.output()) == 1, "" })
+	p.close()
+	p = openWith(t, dir, nil, func(string, []byte, map[string]uint16) (*graph.Graph, error) {
+		return nil, errors.New("not today")
+	})
+	defer func() { p.close() }()
+	wait(t, "the failure", func() (bool, string) {
+		o := p.Operator("A", "counts")
+		return o.State == catalogue.Failed && strings.Contains(o.Error, "not today"), o.Error
+	})
+	top, _ := p.Topic("A", "OUT")
+	if err := top.Group().Store().Flush(); err != nil {
+		t.Fatal(err)
+	}
+	p.close()
+	p = open(t, dir, nil)
+	if _, err := p.ops.service.resume(t.Context(), "A", &Request{Name: "counts"}); err != nil {
+		t.Fatal(err)
+	}
+	p.publish(`{"k":"a","v":6}`)
+	wait(t, "the output", func() (bool, string) {
+		lines := p.output()
+		return len(lines) == 2 && strings.HasSuffix(lines[1], `"n":2,"total":11}`), fmt.Sprint(lines)
+	})
 }

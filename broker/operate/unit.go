@@ -228,10 +228,12 @@ func (u *unit) finish() {
 
 // turn does what there is to do and returns how long to sleep.
 func (u *unit) turn() (time.Duration, error) {
-	if err := u.open(); err != nil {
-		return 0, err
-	}
-	if err := u.drain(); err != nil {
+	opened := u.open()
+	// Also without a graph: what the log may release must have been taken in.
+	if err := errors.Join(opened, u.drain()); err != nil {
+		if errors.Is(opened, errCompile) && u.group.IsLeader() && u.e.runs() && u.op.Load().State == catalogue.Running {
+			return idle, u.fail(opened.Error(), nil)
+		}
 		return 0, err
 	}
 	if err := u.catchUp(); err != nil {
@@ -244,7 +246,7 @@ func (u *unit) turn() (time.Duration, error) {
 // open opens the state, once, and makes the graph of the epoch that is in force.
 func (u *unit) open() error {
 	if u.store.Load() == nil {
-		s, err := opstate.OpenJournal(u.e.dir(u.id))
+		s, err := u.journal()
 		if err != nil {
 			return err
 		}
@@ -286,26 +288,6 @@ func (u *unit) reopen() error {
 	return nil
 }
 
-// compile makes the graph of an operator.
-func (e *Engine) compile(o *catalogue.Operator) (*graph.Graph, error) {
-	g, err := e.o.Compile(o.Account, o.Spec, o.IDs)
-	if err != nil {
-		return nil, fmt.Errorf("compile operator %s, which was deployed: %w", o.Name, err)
-	}
-	return g, nil
-}
-
-// watch has the unit woken when its inputs grow.
-func (u *unit) watch() {
-	var ids []topics.TopicID
-	for i := range u.g.Inputs {
-		if t, ok := u.e.state.Topic(u.op.Load().Account, u.g.Inputs[i].Topic); ok {
-			ids = append(ids, t.ID())
-		}
-	}
-	u.e.reads(u, ids)
-}
-
 // drain takes in what came out of the log.
 func (u *unit) drain() error {
 	u.mu.Lock()
@@ -334,6 +316,9 @@ func (u *unit) take(i item) error {
 	s, err := engine.ParseStep(i.step.Head)
 	if err != nil {
 		return fmt.Errorf("entry %d: %w", i.step.Index, err)
+	}
+	if st := u.store.Load(); u.inst == nil && !u.faulty && st != nil && s.Delta != nil && s.Epoch == st.Epoch() && s.Seq == st.Seq()+1 {
+		return st.Apply(s.Delta, s.Seq) // it takes no graph
 	}
 	if u.inst == nil || u.faulty || s.Epoch != u.epoch || s.Seq <= u.inst.Committed() {
 		return nil
@@ -376,55 +361,12 @@ func (u *unit) take(i item) error {
 // abort throws what was run and isn't committed away.
 func (u *unit) abort() error {
 	u.p.reset()
+	if u.inst == nil {
+		return nil
+	}
 	if err := u.inst.Abort(); err != nil {
 		u.faulty = true
 		return err
 	}
 	return nil
-}
-
-// begin begins an epoch: with the state that it takes over, or none.
-func (u *unit) begin(epoch uint64) error {
-	if epoch <= u.epoch {
-		return nil
-	}
-	o := u.op.Load()
-	for _, c := range u.e.state.Operators("") {
-		if c.ID == u.id {
-			o = c
-		}
-	}
-	if o.Epoch < epoch { // this node's catalogue is behind: it is fetched later
-		u.epoch, u.faulty, u.inst = epoch, true, nil
-		return nil
-	}
-	u.op.Store(o)
-	s := u.store.Load()
-	var from opstate.Reader = opstate.NewMemory()
-	if o.Kept != nil && o.Epoch == epoch && s.Epoch() == epoch-1 && !u.faulty {
-		from = kept{s, o.Kept}
-	}
-	if err := s.Begin(epoch, from, 0); err != nil {
-		return err
-	}
-	u.epoch = epoch
-	u.note("info", "epoch %d begins", epoch)
-	return u.reopen()
-}
-
-// kept is a state without what belongs to steps that are not kept.
-type kept struct {
-	opstate.Reader
-	nodes []uint16
-}
-
-func (k kept) Scan(from, to []byte, f func(key, v []byte) bool) error {
-	return k.Reader.Scan(from, to, func(key, v []byte) bool {
-		node, own := engine.OfNode(key)
-		keep := own && engine.Own(key)
-		for _, n := range k.nodes {
-			keep = keep || !own && n == node
-		}
-		return !keep || f(key, v)
-	})
 }

@@ -1,0 +1,99 @@
+package operate
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/heraldmq/herald/operators/engine"
+	"github.com/heraldmq/herald/operators/graph"
+	opstate "github.com/heraldmq/herald/operators/state"
+	"github.com/heraldmq/herald/topics"
+	"github.com/heraldmq/herald/topics/catalogue"
+)
+
+// journal opens the unit's files. Damaged ones are put aside: the state is then fetched
+// from another replica.
+func (u *unit) journal() (*opstate.Journal, error) {
+	dir := u.e.dir(u.id)
+	s, err := opstate.OpenJournal(dir)
+	if !errors.Is(err, opstate.ErrDelta) {
+		return s, err
+	}
+	u.note("error", "the state here is damaged: %v", err)
+	u.e.o.Log.Error("The state of an operator is damaged; its files are put aside", "operator", u.op.Load().Name, "dir", dir+".damaged", "error", err)
+	if err := errors.Join(os.RemoveAll(dir+".damaged"), os.Rename(dir, dir+".damaged")); err != nil {
+		return nil, err
+	}
+	return opstate.OpenJournal(dir)
+}
+
+// errCompile means that a spec that was deployed makes no graph here: a process function
+// isn't registered any more, say.
+var errCompile = errors.New("no graph can be made")
+
+// compile makes the graph of an operator.
+func (e *Engine) compile(o *catalogue.Operator) (*graph.Graph, error) {
+	g, err := e.o.Compile(o.Account, o.Spec, o.IDs)
+	if err != nil {
+		return nil, fmt.Errorf("%w: operator %s, which was deployed: %w", errCompile, o.Name, err)
+	}
+	return g, nil
+}
+
+// watch has the unit woken when its inputs grow.
+func (u *unit) watch() {
+	var ids []topics.TopicID
+	for i := range u.g.Inputs {
+		if t, ok := u.e.state.Topic(u.op.Load().Account, u.g.Inputs[i].Topic); ok {
+			ids = append(ids, t.ID())
+		}
+	}
+	u.e.reads(u, ids)
+}
+
+// begin begins an epoch: with the state that it takes over, or none.
+func (u *unit) begin(epoch uint64) error {
+	if epoch <= u.epoch {
+		return nil
+	}
+	o := u.op.Load()
+	for _, c := range u.e.state.Operators("") {
+		if c.ID == u.id {
+			o = c
+		}
+	}
+	if o.Epoch < epoch { // this node's catalogue is behind: it is fetched later
+		u.epoch, u.faulty, u.inst = epoch, true, nil
+		return nil
+	}
+	u.op.Store(o)
+	s := u.store.Load()
+	var from opstate.Reader = opstate.NewMemory()
+	if o.Kept != nil && o.Epoch == epoch && s.Epoch() == epoch-1 && !u.faulty {
+		from = kept{s, o.Kept}
+	}
+	if err := s.Begin(epoch, from, 0); err != nil {
+		return err
+	}
+	u.epoch = epoch
+	u.note("info", "epoch %d begins", epoch)
+	return u.reopen()
+}
+
+// kept is a state without what belongs to steps that are not kept.
+type kept struct {
+	opstate.Reader
+	nodes []uint16
+}
+
+func (k kept) Scan(from, to []byte, f func(key, v []byte) bool) error {
+	return k.Reader.Scan(from, to, func(key, v []byte) bool {
+		node, own := engine.OfNode(key)
+		keep := own && engine.Own(key)
+		for _, n := range k.nodes {
+			keep = keep || !own && n == node
+		}
+		return !keep || f(key, v)
+	})
+}

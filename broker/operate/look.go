@@ -1,0 +1,134 @@
+package operate
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/heraldmq/herald/operators/engine"
+	"github.com/heraldmq/herald/operators/graph"
+	"github.com/heraldmq/herald/operators/stream"
+	"github.com/heraldmq/herald/topics/catalogue"
+)
+
+func (s *service) logs(ctx context.Context, account string, r *Request) (any, error) {
+	o := s.e.state.Operator(account, r.Name)
+	if o == nil {
+		return nil, catalogue.FaultNoOperator
+	}
+	lines := []LogLine{}
+	for _, rep := range s.reports(ctx, account, o) {
+		lines = append(lines, rep.Log...)
+	}
+	slices.SortStableFunc(lines, func(a, b LogLine) int { return a.Time.Compare(b.Time) })
+	return map[string]any{"lines": lines}, nil
+}
+
+// GraphNode is a step as GRAPH shows it.
+type GraphNode struct {
+	Name   string   `json:"name"`
+	Kind   string   `json:"kind"`
+	Class  string   `json:"class"`
+	Leads  []string `json:"to"`
+	Config string   `json:"config,omitempty"`
+}
+
+func (s *service) graph(_ context.Context, account string, r *Request) (any, error) {
+	o := s.e.state.Operator(account, r.Name)
+	if o == nil {
+		return nil, catalogue.FaultNoOperator
+	}
+	g, err := s.e.compile(o)
+	if err != nil {
+		return nil, err
+	}
+	name := func(e graph.Edge) string {
+		if e.Node < 0 {
+			return g.Sinks[e.Port].Name
+		}
+		return g.Nodes[e.Node].Name
+	}
+	nodes := []GraphNode{}
+	for i := range g.Inputs {
+		n := GraphNode{Name: g.Inputs[i].Name, Kind: "input", Class: stream.Repeatable.String()}
+		for _, e := range g.Inputs[i].Out {
+			n.Leads = append(n.Leads, name(e))
+		}
+		nodes = append(nodes, n)
+	}
+	for i := range g.Nodes {
+		n := GraphNode{Name: g.Nodes[i].Name, Kind: g.Nodes[i].Kind, Class: g.Nodes[i].Class.String(), Config: g.Nodes[i].Config}
+		for _, outs := range g.Nodes[i].Outs {
+			for _, e := range outs {
+				n.Leads = append(n.Leads, name(e))
+			}
+		}
+		nodes = append(nodes, n)
+	}
+	return map[string]any{"operator": o.Name, "class": g.Class.String(), "nodes": nodes, "spec": o.Spec}, nil
+}
+
+// StateEntry is one key of a state.
+type StateEntry struct {
+	Node  uint16 `json:"node"`
+	Key   string `json:"key"` // printable as it is, else in hex behind "0x"
+	Value string `json:"value"`
+}
+
+func (s *service) state(ctx context.Context, account string, r *Request) (any, error) {
+	o := s.e.state.Operator(account, r.Name)
+	if o == nil {
+		return nil, catalogue.FaultNoOperator
+	}
+	body, err := json.Marshal(r)
+	if err != nil {
+		return nil, err
+	}
+	g := s.e.state.Group(o.Group)
+	if g == nil || g.IsLeader() || s.e.o.Peers == nil {
+		return s.stateHere(account, body)
+	}
+	out := json.RawMessage(nil)
+	s.nodes(ctx, []string{g.Leader()}, asked{account, "STATE", body}, func(_ string, b []byte) { out = b })
+	if out == nil {
+		return nil, refuse(503, "the operator's group has no leader now; try again")
+	}
+	return out, nil
+}
+
+func (s *service) stateHere(account string, body []byte) (any, error) {
+	var r Request
+	if err := json.Unmarshal(body, &r); err != nil {
+		return nil, refuse(400, "request body: %v", err)
+	}
+	u := s.here(account, r.Name)
+	if u == nil || u.store.Load() == nil {
+		return nil, refuse(503, "there is no state here")
+	}
+	limit := min(cmp.Or(r.Limit, 100), 1000)
+	entries := []StateEntry{}
+	err := u.store.Load().Scan([]byte("s"), []byte("t"), func(key, v []byte) bool {
+		node, own := engine.OfNode(key)
+		if own || len(key) < 5 || r.Key != "" && !strings.Contains(string(key[5:]), r.Key) {
+			return true
+		}
+		entries = append(entries, StateEntry{node, printable(key[5:]), printable(v)})
+		return len(entries) < limit
+	})
+	if err != nil {
+		return nil, err
+	}
+	keys, bytes := u.store.Load().Size()
+	return map[string]any{"keys": keys, "bytes": bytes, "entries": entries}, nil
+}
+
+func printable(b []byte) string {
+	if utf8.Valid(b) && !strings.ContainsFunc(string(b), func(r rune) bool { return r < ' ' }) {
+		return string(b)
+	}
+	return fmt.Sprintf("0x%x", b)
+}

@@ -1,0 +1,141 @@
+package operate
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/heraldmq/herald/operators/engine"
+	"github.com/heraldmq/herald/topics"
+	"github.com/heraldmq/herald/topics/catalogue"
+)
+
+// remoteEvery is how often a topic is looked at that has no replica here.
+const remoteEvery = 200 * time.Millisecond
+
+// remote tells whether an input has no replica on this node.
+func (u *unit) remote() bool {
+	for i := range u.g.Inputs {
+		if t, ok := u.e.state.Topic(u.op.Load().Account, u.g.Inputs[i].Topic); ok && t.Data() == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// gather reads what has arrived, of each input in its order and of all by the time they
+// were stored.
+func (u *unit) gather() error {
+	if len(u.p.arrivals) > 0 {
+		return nil
+	}
+	o := u.op.Load()
+	if u.p.next == nil {
+		u.p.next = make([]topics.Sequence, len(u.g.Inputs))
+		for i := range u.p.next {
+			u.p.next[i] = max(u.inst.Position(i), start(o, i)) + 1
+		}
+	}
+	limit := max(u.g.Limits.Records, 1)
+	for i := range u.g.Inputs {
+		messages, next, err := u.read(i, u.p.next[i], limit, u.g.Limits.Bytes)
+		if err != nil {
+			return fmt.Errorf("read input %s: %w", u.g.Inputs[i].Name, err)
+		}
+		u.p.next[i] = max(next, u.p.next[i])
+		for m := range messages {
+			u.p.arrivals = append(u.p.arrivals, engine.Arrival{Input: i, Message: &messages[m]})
+		}
+	}
+	if len(u.g.Inputs) > 1 {
+		slices.SortStableFunc(u.p.arrivals, func(a, b engine.Arrival) int {
+			return int(min(max(a.Message.Time-b.Message.Time, -1), 1))
+		})
+	}
+	if len(u.p.arrivals) > 0 {
+		u.p.since = time.Now()
+	}
+	return nil
+}
+
+// start is behind which sequence an input begins.
+func start(o *catalogue.Operator, input int) topics.Sequence {
+	if input < len(o.Starts) {
+		return o.Starts[input]
+	}
+	return 0
+}
+
+// read reads some messages of an input, and where to go on.
+func (u *unit) read(input int, from topics.Sequence, most, bytes int) ([]topics.Message, topics.Sequence, error) {
+	o, in := u.op.Load(), &u.g.Inputs[input]
+	t, ok := u.e.state.Topic(o.Account, in.Topic)
+	if !ok {
+		return nil, from, fmt.Errorf("topic %s is gone", in.Topic)
+	}
+	var messages []topics.Message
+	var next topics.Sequence
+	var err error
+	if data := t.Data(); data != nil {
+		messages, next, err = data.Read(topics.NewFilter(in.Subjects), from, most, bytes, nil)
+	} else if u.e.o.Fetch != nil {
+		ctx, cancel := context.WithTimeout(u.e.ctx, 5*time.Second)
+		defer cancel()
+		messages, next, err = u.e.o.Fetch(ctx, t, in.Subjects, from)
+	}
+	if s := o.Skip; s != nil && s.Input == input {
+		messages = slices.DeleteFunc(messages, func(m topics.Message) bool { return m.Sequence == s.Sequence })
+	}
+	return messages, next, err
+}
+
+// readAgain reads what a step has read, for a standby that runs it again.
+func (u *unit) readAgain(r engine.Read) (all []topics.Message, err error) {
+	for from := r.From; len(all) < r.Count; {
+		messages, next, err := u.read(r.Input, from, r.Count-len(all), 0)
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range messages {
+			if m.Sequence <= r.To && len(all) < r.Count {
+				all = append(all, m)
+			}
+		}
+		if next <= from || next > r.To {
+			break
+		}
+		from = next
+	}
+	return all, nil
+}
+
+// ends is how far each input has been looked at once all that arrived is taken.
+func (u *unit) ends() []topics.Sequence {
+	ends := make([]topics.Sequence, len(u.p.next))
+	for i, n := range u.p.next {
+		ends[i] = max(n, 1) - 1
+	}
+	return ends
+}
+
+// moved tells whether an input was read on without anything arriving: what its filter
+// left out.
+func (u *unit) moved() bool {
+	for i, n := range u.p.next {
+		if n > u.inst.Position(i)+1 && n > start(u.op.Load(), i)+1 {
+			return true
+		}
+	}
+	return false
+}
+
+// waiting tells whether an input has more than what is in the batch.
+func (u *unit) waiting(input int) bool {
+	t, ok := u.e.state.Topic(u.op.Load().Account, u.g.Inputs[input].Topic)
+	if !ok || t.Data() == nil {
+		return false
+	}
+	_, last := t.Data().Bounds()
+	return u.p.next[input] <= last
+}

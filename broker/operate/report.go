@@ -1,0 +1,151 @@
+package operate
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/heraldmq/herald/operators/engine"
+	"github.com/heraldmq/herald/operators/stream"
+	"github.com/heraldmq/herald/topics"
+	"github.com/heraldmq/herald/topics/catalogue"
+)
+
+// Report is what one node has of an operator.
+type Report struct {
+	Node      string         `json:"node"`
+	Leads     bool           `json:"leads"`
+	Epoch     uint64         `json:"epoch"`
+	Seq       uint64         `json:"seq"` // the last step taken in
+	Behind    uint64         `json:"behind"`
+	Watermark time.Time      `json:"watermark,omitzero"`
+	Keys      int64          `json:"state_keys"`
+	Bytes     int64          `json:"state_bytes"`
+	Lag       uint64         `json:"lag_records"`
+	LagFor    float64        `json:"lag_seconds"`
+	Blocked   string         `json:"blocked,omitempty"`
+	Faulty    bool           `json:"quarantined,omitempty"`
+	Stats     Stats          `json:"stats"`
+	Counts    []engine.Count `json:"counts,omitempty"`
+	Log       []LogLine      `json:"log,omitempty"`
+}
+
+// Info is the answer to INFO.
+type Info struct {
+	Operator *catalogue.Operator `json:"operator"`
+	Leader   string              `json:"leader"`
+	Replicas []Report            `json:"replicas"`
+}
+
+func (s *service) info(ctx context.Context, account string, r *Request) (any, error) {
+	o := s.e.state.Operator(account, r.Name)
+	if o == nil {
+		return nil, catalogue.FaultNoOperator
+	}
+	out := Info{Operator: o, Replicas: s.reports(ctx, account, o)}
+	for _, rep := range out.Replicas {
+		if rep.Leads {
+			out.Leader = rep.Node
+		}
+	}
+	return out, nil
+}
+
+// reports asks every node of the operator's group.
+func (s *service) reports(ctx context.Context, account string, o *catalogue.Operator) []Report {
+	all := []Report{}
+	body, _ := json.Marshal(Request{Name: o.Name}) // can't fail
+	if here, err := s.report(account, body); err == nil {
+		all = append(all, *here)
+	}
+	if g := s.e.state.Group(o.Group); g != nil {
+		s.nodes(ctx, g.Nodes(), asked{account, "REPORT", body}, func(_ string, b []byte) {
+			var rep Report
+			if json.Unmarshal(b, &rep) == nil && rep.Node != "" {
+				all = append(all, rep)
+			}
+		})
+	}
+	slices.SortFunc(all, func(a, b Report) int { return strings.Compare(a.Node, b.Node) })
+	return all
+}
+
+func (s *service) report(account string, body []byte) (*Report, error) {
+	var r Request
+	if err := json.Unmarshal(body, &r); err != nil {
+		return nil, refuse(400, "request body: %v", err)
+	}
+	u := s.here(account, r.Name)
+	if u == nil {
+		return nil, catalogue.FaultNoOperator
+	}
+	return u.report(), nil
+}
+
+func (s *service) here(account, name string) *unit {
+	o := s.e.state.Operator(account, name)
+	if o == nil {
+		return nil
+	}
+	return s.e.unit(o.ID, o)
+}
+
+// report says how far this node is.
+func (u *unit) report() *Report {
+	u.asked.Store(true) // the next report is fresher
+	u.poke()
+	u.mu.Lock()
+	r := u.shown
+	r.Stats, r.Log = u.stats, slices.Clone(u.log)
+	r.Faulty = u.quarantined
+	u.mu.Unlock()
+	r.Node, r.Leads = u.e.state.ServerName(), u.group.IsLeader()
+	if p := u.e.o.Peers; p != nil {
+		r.Node = p.Name()
+	}
+	for i := range r.Log {
+		r.Log[i].Node = r.Node
+	}
+	if st := u.store.Load(); st != nil {
+		r.Epoch, r.Seq = st.Epoch(), st.Seq()
+		r.Keys, r.Bytes = st.Size()
+	}
+	if data := u.group.Store(); data != nil {
+		if at := data.Place(u.id, 0); at.Epoch == r.Epoch && at.Seq > r.Seq {
+			r.Behind = at.Seq - r.Seq
+		}
+	}
+	return &r
+}
+
+// show notes what only the unit's goroutine knows, for reports.
+func (u *unit) show() {
+	if u.inst == nil || time.Since(u.p.shown) < time.Second && !u.asked.Swap(false) {
+		return
+	}
+	u.p.shown = time.Now()
+	r := Report{Blocked: u.p.blocked}
+	if w := u.inst.Watermark(); w != stream.TimeMin && w != stream.TimeMax {
+		r.Watermark = time.Unix(0, int64(w)).UTC()
+	}
+	r.Counts, _ = u.inst.Counts() // none where the state can't be read, which is told elsewhere
+	o := u.op.Load()
+	for i := range u.g.Inputs {
+		t, ok := u.e.state.Topic(o.Account, u.g.Inputs[i].Topic)
+		if !ok || t.Data() == nil {
+			continue
+		}
+		at := max(u.inst.Position(i), start(o, i)) + 1
+		r.Lag += t.Data().Count(topics.NewFilter(u.g.Inputs[i].Subjects), at)
+		if seq, ok := t.Data().Next(topics.NewFilter(u.g.Inputs[i].Subjects), at); ok {
+			if m, err := t.Data().Load(seq); err == nil {
+				r.LagFor = max(r.LagFor, time.Duration(u.e.state.Now()-m.Time).Seconds())
+			}
+		}
+	}
+	u.mu.Lock()
+	u.shown = r
+	u.mu.Unlock()
+}

@@ -40,6 +40,9 @@
 //	  - peers.go has what nodes tell each other: what they lead, and what time it is.
 //	  - controller.go steers, on the leader of group 0: it enters nodes, plans groups
 //	    (replication/placement), founds and opens them, gives leads back.
+//	  - move.go has topics move to other groups, as the leader of group 0; movecopy.go
+//	    copies them, limbo.go keeps what is captured meanwhile, movehooks.go tells the rest.
+//	  - sweep.go puts away what removals and moves that were cut short have left.
 //	  - nodes.go is what operators ask for; usage.go sums up over groups.
 //
 // Two rules make time safe: a leader proposes nothing before it has applied all that

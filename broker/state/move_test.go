@@ -196,7 +196,7 @@ func TestAMoveOutlivesWhoeverMakesIt(t *testing.T) {
 			err := f.nodes[f.names()[0]].MoveTopic(timed(t), topic, to.ID())
 			return err == nil, fmt.Sprint(err)
 		})
-		time.Sleep(time.Duration(rng.IntN(40)) * time.Millisecond)
+		<-time.After(time.Duration(rng.IntN(40)) * time.Millisecond)
 		victim := []string{topic.Group().Leader(), to.Leader(), first.CatalogueLeader()}[i%3]
 		if victim != "" && slices.Contains(f.names(), victim) {
 			f.kill(victim)
@@ -322,7 +322,7 @@ func TestATopicIsDeletedWhileItMoves(t *testing.T) {
 			f.publish("b", "T", "t.x", "", strings.Repeat("x", 1000))
 		}
 		f.rescale("T", 3)
-		time.Sleep(time.Duration(i*i) * 3 * time.Millisecond)
+		<-time.After(time.Duration(i*i) * 3 * time.Millisecond)
 		if err := f.nodes["c"].DeleteTopic(timed(t), "A", "T"); err != nil {
 			t.Fatal(err)
 		}

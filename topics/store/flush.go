@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -130,8 +131,12 @@ func (f *flusher) flush() error {
 	return nil
 }
 
+// noSpace tells whether something failed for want of space. bbolt makes a text of the
+// error when it can't make its file longer, which leaves that as it was; its MaxSize
+// would be of no help, since what is free is not known before.
 func noSpace(err error) bool {
-	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) ||
+		err != nil && strings.Contains(err.Error(), "file resize error")
 }
 
 // giveUpCompaction leaves the old files as they are: rewriting them takes space.

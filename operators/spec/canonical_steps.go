@@ -63,6 +63,9 @@ func (st *Step) body(o *builder) {
 	case *Aggregate:
 		o.named(kind, b.Calls)
 		o.text("having", b.Having.Text)
+		if len(b.Row) > 0 {
+			o.key("row", b.Row)
+		}
 	case *Top:
 		o.object(kind, b.canonical)
 	case *Join:

@@ -61,6 +61,9 @@ func (c *compiler) windowed(st, ws *Step, w *Window, a *Aggregate) {
 	for _, f := range from[1:] {
 		in.meet(f)
 	}
+	if len(a.Row) > 0 {
+		c.problem(a.Row[0].Expr.At, "row is for an aggregate of a changelog, without a window")
+	}
 	if in.changelog {
 		c.problem(ws.At, "a window can't take a changelog, whose updates of a row would each count")
 	}
@@ -109,14 +112,24 @@ func (c *compiler) windowNode(g steps.Aggregation, w *Window) (stream.Node, stre
 }
 
 func (c *compiler) running(st *Step, a *Aggregate, in *outlet, from []*outlet) {
-	if in.changelog {
-		c.problem(st.At, "an aggregate can't take a changelog, whose updates of a row would each count")
+	if in.changelog && len(a.Row) == 0 {
+		c.problem(st.At, "an aggregate takes a changelog here, whose updates of a row would each count: say with row: EXPRESSION what tells its rows apart, so that an update replaces the row")
 	}
 	if in.keyed && c.s.State.TTL == 0 {
 		c.warn(st.At, "aggregate %s keeps a row for each key for ever; state: {ttl: …} forgets keys that are not used", st.Name)
 	}
 	g, fields := c.aggregation(st, a, in, false)
-	_, out := c.add(st, &steps.Running{Aggregation: g, TTL: c.s.State.TTL}, stream.Deterministic, from)
+	var n stream.Node = &steps.Running{Aggregation: g, TTL: c.s.State.TTL}
+	if len(a.Row) > 0 {
+		by, _ := c.key(a.Row, in)
+		n = &steps.Rows{Aggregation: g, Row: by, TTL: c.s.State.TTL}
+		for i, agg := range g.Aggregates {
+			if !steps.Removable(agg.Func) {
+				c.problem(a.Calls[i].Expr.At, "%s can't take a row back that has changed; of rows there are count, sum and avg, and top with row", agg.Func)
+			}
+		}
+	}
+	_, out := c.add(st, n, stream.Deterministic, from)
 	out.fields, out.changelog = fields, true
 	if g.KeyNames != nil {
 		out.keys = g.KeyNames

@@ -12,6 +12,7 @@ func (d *reader) step(s *Spec, n *yaml.Node) {
 	st := Step{At: at(n)}
 	before := len(d.all)
 	var having Expr
+	var row []Field
 	bodies := 0
 	body := func(read func(n *yaml.Node) Body) func(n *yaml.Node) {
 		return func(n *yaml.Node) {
@@ -27,6 +28,7 @@ func (d *reader) step(s *Spec, n *yaml.Node) {
 		{"from", d.exprs(&st.From, "from")},
 		{"on_error", func(n *yaml.Node) { st.OnError = d.errors(n, "on_error") }},
 		{"having", d.expr(&having, "having")},
+		{"row", d.keyBy(&row, "row")},
 		{"with", func(*yaml.Node) {}}, // of process, read below
 	}, d.bodies(&st, n, body)...)...)
 	if n.Kind != yaml.MappingNode {
@@ -37,6 +39,13 @@ func (d *reader) step(s *Spec, n *yaml.Node) {
 			a.Having = having
 		} else {
 			d.problem(having.At, "having belongs to an aggregate")
+		}
+	}
+	if len(row) > 0 {
+		if a, ok := st.Body.(*Aggregate); ok {
+			a.Row = row
+		} else {
+			d.problem(row[0].Expr.At, "row belongs to an aggregate; a top has it inside")
 		}
 	}
 	if _, ok := st.Body.(*Process); !ok && has(n, "with") {

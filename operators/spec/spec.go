@@ -184,6 +184,7 @@ type (
 	Aggregate struct {
 		Calls  []Field // Expr is a call: sum(mag)
 		Having Expr
+		Row    []Field // of a changelog: what tells its rows apart
 	}
 	// Top ranks.
 	Top struct {

@@ -3,7 +3,7 @@
 //
 //	single records   Filter Map Project Flatmap Key Union Split Assert Table
 //	by time          Windows Slide Sessions Deduplicate Join (interval, window)
-//	by order         Running Counted Top Lookup Merge
+//	by order         Running Rows Counted Top Lookup Merge
 //	own              Process: functions in Go, registered by name
 //
 // A node keeps nothing between calls but what stream.State holds, so any replica can go

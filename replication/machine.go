@@ -42,6 +42,13 @@ type Snapshot interface {
 	Release()
 }
 
+// Discarder is a StateMachine that wants the results back that nobody waits for: those
+// of entries that another node proposed, before all. Discard is called on the goroutine
+// of Apply, after it.
+type Discarder interface {
+	Discard(result any)
+}
+
 // FileSource is a StateMachine whose snapshots are manifests of files. SendFile
 // writes what a replica that installs such a snapshot asked for. It is called on
 // any goroutine.

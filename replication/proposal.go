@@ -189,11 +189,15 @@ func (g *Group) answer(entries []Entry, results []any) {
 		signal(g.more)
 	}
 	now := time.Now()
+	discarder, _ := g.machine.sm.(Discarder)
 	for i, p := range ended {
-		if p != nil {
+		switch {
+		case p != nil:
 			g.meters.commit.Observe(now.Sub(p.since).Seconds())
 			g.meters.size.Observe(float64(len(p.data)))
 			p.finish(entries[i].Index, results[i], nil)
+		case discarder != nil:
+			discarder.Discard(results[i])
 		}
 	}
 }

@@ -88,8 +88,8 @@ func counting(policy graph.Policy) *graph.Graph {
 	input := graph.Input{
 		Topic: "T", Policy: policy,
 		Decode: func(m *topics.Message) (value.Value, error) { return value.Parse(m.Payload, value.Options{}) },
-		EventTime: func(m expr.Message) (stream.Time, error) {
-			v, err := at.Eval(m)
+		EventTime: func(r *stream.Record, clock stream.Time) (stream.Time, error) {
+			v, err := stream.Eval(at, r, clock)
 			if err != nil {
 				return 0, err
 			}

@@ -192,12 +192,12 @@ func (x *executor) decode(a *Arrival, r *stream.Record) (pass bool, err error) {
 		return false, err
 	}
 	if in.Where != nil {
-		if pass, err = in.Where.Match(stream.View{Record: r, Clock: x.now.clock}); err != nil || !pass {
+		if pass, err = stream.Match(in.Where, r, x.now.clock); err != nil || !pass {
 			return false, err
 		}
 	}
 	if in.EventTime != nil {
-		if r.Time, err = in.EventTime(stream.View{Record: r, Clock: x.now.clock}); err != nil {
+		if r.Time, err = in.EventTime(r, x.now.clock); err != nil {
 			return false, err
 		}
 	}

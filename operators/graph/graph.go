@@ -107,7 +107,7 @@ type Input struct {
 	Decode   func(m *topics.Message) (value.Value, error)
 	Where    *expr.Program // nil: everything
 	// EventTime finds the record's time; nil: when it was stored.
-	EventTime func(m expr.Message) (stream.Time, error)
+	EventTime func(r *stream.Record, clock stream.Time) (stream.Time, error)
 	Policy    Policy // for what can't be decoded
 	Out       []Edge
 }

@@ -28,6 +28,9 @@ type compiler struct {
 	g    *graph.Graph
 	outs map[string]*outlet // by name of an input, a step, a branch, a side output
 	ids  map[uint16]bool
+
+	events   map[int]*expr.Program // what finds an input's event time
+	encoders map[int]*encoder      // by sink
 }
 
 // outlet is something records can be taken from, and what is known of them.
@@ -53,7 +56,7 @@ func Compile(s *Spec, o Options) (*graph.Graph, Problems, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	c := &compiler{reporter: reporter{file: s.File}, s: s, o: o, env: env, outs: map[string]*outlet{}, ids: map[uint16]bool{}}
+	c := &compiler{reporter: reporter{file: s.File}, s: s, o: o, env: env, outs: map[string]*outlet{}, ids: map[uint16]bool{}, events: map[int]*expr.Program{}, encoders: map[int]*encoder{}}
 	c.g = &graph.Graph{
 		Name: s.Operator.Text, Version: s.Version, Summary: s.Summary,
 		Time:       eventtime.Config{Disorder: durationOr(s.Time.Disorder, 0), IdleAfter: durationOr(s.Time.IdleAfter, 0), MaxFuture: durationOr(s.Time.MaxFuture, 0)},

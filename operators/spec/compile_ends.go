@@ -22,7 +22,7 @@ func (c *compiler) inputs() {
 		g := graph.Input{
 			Name: in.Name, Topic: in.Topic.Text, Subjects: in.Subjects,
 			From:   graph.From{New: in.From.New, Sequence: topics.Sequence(in.From.Sequence)},
-			Decode: decoder(in.Codec), Policy: c.policy(in.OnError),
+			Decode: decoder(in.Codec, nil), Policy: c.policy(in.OnError),
 		}
 		if !in.From.Time.IsZero() {
 			g.From.Time = stream.Time(in.From.Time.UnixNano())
@@ -39,6 +39,7 @@ func (c *compiler) inputs() {
 		}
 		if event.Set() {
 			if p := c.compile(event, nil, false); p != nil {
+				c.events[i] = p
 				g.EventTime = eventTime(p, in.Unit)
 			}
 		}
@@ -67,8 +68,9 @@ func (c *compiler) tableInput(in *Input, from *outlet) {
 	c.outs[in.Name] = out
 }
 
-// decoder reads payloads. An empty one is null: a tombstone.
-func decoder(codec Codec) func(m *topics.Message) (value.Value, error) {
+// decoder reads payloads, of JSON only some fields where only isn't nil. An empty one is
+// null: a tombstone.
+func decoder(codec Codec, only []string) func(m *topics.Message) (value.Value, error) {
 	switch codec.Kind {
 	case "text":
 		return func(m *topics.Message) (value.Value, error) {
@@ -88,7 +90,7 @@ func decoder(codec Codec) func(m *topics.Message) (value.Value, error) {
 			return value.OfBytes(m.Payload), nil
 		}
 	}
-	o := value.Options{Decimals: codec.Decimals}
+	o := value.Options{Decimals: codec.Decimals, Keep: true, Only: only}
 	return func(m *topics.Message) (value.Value, error) {
 		if len(m.Payload) == 0 {
 			return value.Value{}, nil
@@ -104,10 +106,10 @@ var (
 )
 
 // eventTime makes what finds a record's time.
-func eventTime(p *expr.Program, unit string) func(m expr.Message) (stream.Time, error) {
+func eventTime(p *expr.Program, unit string) func(r *stream.Record, clock stream.Time) (stream.Time, error) {
 	scale := map[string]int64{"s": 1e9, "ms": 1e6, "us": 1e3, "ns": 1}[unit]
-	return func(m expr.Message) (stream.Time, error) {
-		v, err := p.Eval(m)
+	return func(r *stream.Record, clock stream.Time) (stream.Time, error) {
+		v, err := stream.Eval(p, r, clock)
 		if err != nil {
 			return 0, fmt.Errorf("event time: %w", err)
 		}
@@ -234,6 +236,7 @@ func (c *compiler) outputs() {
 				c.problem(h.Expr.At, "%q can't be the name of a header, or is Herald's own", h.Name)
 			}
 		}
+		c.encoders[len(c.g.Sinks)] = enc
 		c.g.Sinks = append(c.g.Sinks, graph.Sink{Name: name, Topic: o.Topic.Text, Encode: enc.encode, Policy: c.policy(o.OnError)})
 		from.connect(graph.ToSink(len(c.g.Sinks) - 1))
 	}
@@ -252,6 +255,7 @@ func isHeader(s string) bool {
 // subjectSink makes a sink of a subject for late records or dead letters.
 func (c *compiler) subjectSink(name string, to Expr) int {
 	enc := &encoder{codec: "json", subject: c.template(to, nil), pass: true}
+	c.encoders[len(c.g.Sinks)] = enc
 	c.g.Sinks = append(c.g.Sinks, graph.Sink{Name: name, Encode: enc.encode, Policy: c.policy(nil)})
 	return len(c.g.Sinks) - 1
 }

@@ -39,6 +39,8 @@ func (e *encoder) encode(r *stream.Record) (graph.Out, error) {
 		return out, nil // a tombstone
 	}
 	switch {
+	case e.codec == "json" && r.Value.Source() != "":
+		out.Payload = []byte(r.Value.Source()) // as it came
 	case e.codec == "json":
 		out.Payload = value.AppendJSON(make([]byte, 0, 128), r.Value)
 	case r.Value.Kind() == value.String || r.Value.Kind() == value.Bytes:

@@ -23,6 +23,7 @@ func (c *compiler) finish() {
 	c.class()
 	c.recovery()
 	c.places()
+	c.reads()
 }
 
 // class finds how far the output follows from the input.

@@ -76,17 +76,17 @@ type args struct{ arg, by value.Value }
 
 var one = value.OfInt(1)
 
-func (a *Aggregate) eval(v stream.View) (args, error) {
+func (a *Aggregate) eval(c stream.Context, r *stream.Record) (args, error) {
 	got := args{arg: one}
 	var err error
 	if a.Arg != nil {
-		if got.arg, err = a.Arg.Eval(v); err != nil {
+		if got.arg, err = eval(a.Arg, c, r); err != nil {
 			return got, fmt.Errorf("%s: %w", a.Name, err)
 		}
 	}
 	got.by = got.arg
 	if a.By != nil {
-		if got.by, err = a.By.Eval(v); err != nil {
+		if got.by, err = eval(a.By, c, r); err != nil {
 			return got, fmt.Errorf("%s: %w", a.Name, err)
 		}
 	}
@@ -111,7 +111,7 @@ func (all aggregates) evalAll(c stream.Context, r *stream.Record) ([]args, error
 	got := make([]args, len(all))
 	for i := range all {
 		var err error
-		if got[i], err = all[i].eval(stream.View{Record: r, Clock: c.Clock()}); err != nil {
+		if got[i], err = all[i].eval(c, r); err != nil {
 			return nil, err
 		}
 	}

@@ -54,7 +54,7 @@ func (p *Pairing) pair(c stream.Context, left, right *stream.Record) (*stream.Re
 		return out, nil
 	}
 	var err error
-	out.Value, err = object(p.As, view(c, out))
+	out.Value, err = object(p.As, c, out)
 	return out, err
 }
 

@@ -9,8 +9,14 @@ import (
 	"github.com/heraldmq/herald/topics/value"
 )
 
-func view(c stream.Context, r *stream.Record) stream.View {
-	return stream.View{Record: r, Clock: c.Clock()}
+// eval evaluates an expression over a record.
+func eval(p *expr.Program, c stream.Context, r *stream.Record) (value.Value, error) {
+	return stream.Eval(p, r, c.Clock())
+}
+
+// match evaluates a condition over a record.
+func match(p *expr.Program, c stream.Context, r *stream.Record) (bool, error) {
+	return stream.Match(p, r, c.Clock())
 }
 
 // gone tells whether a record only says that a row is gone, without what it was.
@@ -30,7 +36,7 @@ func (n *Filter) Process(c stream.Context, _ int, r *stream.Record) error {
 		c.Emit(0, r)
 		return nil
 	}
-	pass, err := n.If.Match(view(c, r))
+	pass, err := match(n.If, c, r)
 	if err != nil {
 		return err
 	}
@@ -57,7 +63,7 @@ func (n *Assert) Process(c stream.Context, _ int, r *stream.Record) error {
 		c.Emit(0, r)
 		return nil
 	}
-	pass, err := n.If.Match(view(c, r))
+	pass, err := match(n.If, c, r)
 	switch {
 	case err != nil:
 		return err
@@ -75,10 +81,10 @@ type Named struct {
 }
 
 // object evaluates fields to an object.
-func object(fields []Named, v stream.View) (value.Value, error) {
+func object(fields []Named, c stream.Context, r *stream.Record) (value.Value, error) {
 	list := make([]value.Field, len(fields))
 	for i := range fields {
-		f, err := fields[i].Expr.Eval(v)
+		f, err := eval(fields[i].Expr, c, r)
 		if err != nil {
 			return value.Value{}, fmt.Errorf("%s: %w", fields[i].Name, err)
 		}
@@ -103,9 +109,9 @@ func (n *Map) Process(c stream.Context, _ int, r *stream.Record) error {
 	m := *r
 	var err error
 	if n.Whole != nil {
-		m.Value, err = n.Whole.Eval(view(c, r))
+		m.Value, err = eval(n.Whole, c, r)
 	} else {
-		m.Value, err = object(n.Fields, view(c, r))
+		m.Value, err = object(n.Fields, c, r)
 	}
 	if err != nil {
 		return err
@@ -161,7 +167,7 @@ type Flatmap struct {
 
 // Process implements stream.Node.
 func (n *Flatmap) Process(c stream.Context, _ int, r *stream.Record) error {
-	v, err := n.List.Eval(view(c, r))
+	v, err := eval(n.List, c, r)
 	if err != nil || v.IsNull() {
 		return err
 	}
@@ -204,14 +210,14 @@ func (n *Key) key(c stream.Context, r *stream.Record) ([]byte, error) {
 	var v value.Value
 	if len(n.By) == 1 {
 		var err error
-		if v, err = n.By[0].Eval(view(c, r)); err != nil {
+		if v, err = eval(n.By[0], c, r); err != nil {
 			return nil, fmt.Errorf("key: %w", err)
 		}
 	} else {
 		parts := make([]value.Value, len(n.By))
 		for i, by := range n.By {
 			var err error
-			if parts[i], err = by.Eval(view(c, r)); err != nil {
+			if parts[i], err = eval(by, c, r); err != nil {
 				return nil, fmt.Errorf("key: %w", err)
 			}
 		}
@@ -243,7 +249,7 @@ type Split struct {
 // Process implements stream.Node.
 func (n *Split) Process(c stream.Context, _ int, r *stream.Record) error {
 	for i, b := range n.Branches {
-		pass, err := b.Match(view(c, r))
+		pass, err := match(b, c, r)
 		if err != nil {
 			return err
 		}
@@ -289,7 +295,7 @@ func (n *Table) Process(c stream.Context, _ int, r *stream.Record) error {
 	if header(r.Header, "Herald-Op") == "delete" {
 		t.Op = stream.Delete
 	} else if n.Delete != nil {
-		gone, err := n.Delete.Match(view(c, r))
+		gone, err := match(n.Delete, c, r)
 		if err != nil {
 			return err
 		}

@@ -78,7 +78,7 @@ func (n *Top) Process(c stream.Context, _ int, r *stream.Record) error {
 
 // put keeps a row.
 func (n *Top) put(c stream.Context, r *stream.Record, row []byte) error {
-	by, err := n.By.Eval(view(c, r))
+	by, err := eval(n.By, c, r)
 	if err != nil {
 		return fmt.Errorf("top: %w", err)
 	}

@@ -29,7 +29,7 @@ func (g *Aggregation) record(c stream.Context, r row, at stream.Time, from strea
 	if g.Having == nil {
 		return out, true, nil
 	}
-	pass, err := g.Having.Match(view(c, out))
+	pass, err := match(g.Having, c, out)
 	if err != nil {
 		return nil, false, fmt.Errorf("having: %w", err)
 	}

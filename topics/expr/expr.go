@@ -212,6 +212,15 @@ var (
 	ErrEval = errors.New("the expression can't be evaluated")
 )
 
+// Quick evaluates an expression over a payload where that needs nothing else of the
+// message and nothing is unusual. Where ok is false Eval or Match says what it gives.
+func (p *Program) Quick(this value.Value) (v value.Value, ok bool) {
+	if p.quick == nil || !p.uses.payload {
+		return v, false
+	}
+	return p.quick(this)
+}
+
 // Eval evaluates the expression over a message.
 func (p *Program) Eval(m Message) (value.Value, error) {
 	v, ok, this, err := p.evalQuick(m)

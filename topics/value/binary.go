@@ -35,7 +35,7 @@ func Append(dst []byte, v Value) []byte {
 			dst = Append(dst, item)
 		}
 	case Object:
-		o := v.ref.(*fields)
+		o := v.ref.(*fields).whole()
 		dst = binary.AppendUvarint(dst, uint64(len(o.names)))
 		for i, name := range o.names {
 			dst = Append(appendCounted(dst, name), o.values[i])

@@ -94,7 +94,7 @@ func (v Value) SortKeys() []string {
 	if !ok {
 		return nil
 	}
-	names := slices.Clone(o.names)
+	names := slices.Clone(o.whole().names)
 	slices.Sort(names)
 	return names
 }

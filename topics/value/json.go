@@ -56,7 +56,7 @@ func AppendJSON(dst []byte, v Value) []byte {
 		}
 		return append(dst, ']')
 	}
-	o := v.ref.(*fields)
+	o := v.ref.(*fields).whole()
 	dst = append(dst, '{')
 	for i, name := range o.names {
 		if i > 0 {

@@ -1,9 +1,11 @@
 package value
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -32,6 +34,12 @@ type Options struct {
 	// Decimals makes a decimal of every number with a fraction or an exponent. Else
 	// it is a double that remembers its text.
 	Decimals bool
+	// Keep has an object remember the text it came as: see Value.Source.
+	Keep bool
+	// Only has the outermost object read no more than the fields with these names, and
+	// Keep; the others are checked, and read once they are asked for, which costs as
+	// much as reading all. nil: all are read.
+	Only []string
 }
 
 // Parse reads one JSON text (RFC 8259) and nothing behind it. A whole number is an
@@ -40,7 +48,7 @@ type Options struct {
 // *SyntaxError. The value doesn't keep b.
 func Parse(b []byte, o Options) (Value, error) {
 	p := parser{b: b, s: string(b), o: o}
-	v, err := p.value(0)
+	v, err := p.outermost()
 	if err == nil {
 		if p.space(); p.i < len(b) {
 			err = p.fail("something follows the value")
@@ -148,52 +156,75 @@ func (p *parser) more(end byte) (bool, error) {
 // manyFields is from how many fields on an index is worth its making.
 const manyFields = 16
 
+// names are those that an object has had.
+type names struct {
+	list []string
+	seen map[string]bool // of many
+}
+
+// add takes one more, and tells whether it is new.
+func (n *names) add(name string) bool {
+	if n.seen[name] || n.seen == nil && slices.Contains(n.list, name) {
+		return false
+	}
+	n.list = append(n.list, name)
+	if n.seen != nil {
+		n.seen[name] = true
+	} else if len(n.list) == manyFields {
+		n.seen = make(map[string]bool, 2*manyFields)
+		for _, one := range n.list {
+			n.seen[one] = true
+		}
+	}
+	return true
+}
+
+// name reads the name of a field and the colon behind it.
+func (p *parser) name(known *names) (string, error) {
+	if p.i >= len(p.b) || p.b[p.i] != '"' {
+		return "", p.fail("expected the name of a field")
+	}
+	at := p.i
+	name, err := p.text()
+	if err != nil {
+		return "", err
+	}
+	if !known.add(name) {
+		p.i = at
+		return "", p.fail("field %q is there twice", name)
+	}
+	p.space()
+	if p.i >= len(p.b) || p.b[p.i] != ':' {
+		return "", p.fail("expected a colon")
+	}
+	p.i++
+	return name, nil
+}
+
 func (p *parser) object(depth int) (Value, error) {
 	p.i++
-	o := &fields{names: make([]string, 0, 8), values: make([]Value, 0, 8)}
-	var seen map[string]bool
+	known := names{list: make([]string, 0, 8)}
+	values := make([]Value, 0, 8)
 	for {
 		p.space()
-		if p.i < len(p.b) && p.b[p.i] == '}' && len(o.names) == 0 {
+		if p.i < len(p.b) && p.b[p.i] == '}' && len(values) == 0 {
 			p.i++
-			return Value{kind: Object, ref: o}, nil
+			return Value{kind: Object, ref: &fields{}}, nil
 		}
-		if p.i >= len(p.b) || p.b[p.i] != '"' {
-			return Value{}, p.fail("expected the name of a field")
-		}
-		at := p.i
-		name, err := p.text()
-		if err != nil {
+		if _, err := p.name(&known); err != nil {
 			return Value{}, err
 		}
-		if seen[name] || seen == nil && o.index(name) >= 0 {
-			p.i = at
-			return Value{}, p.fail("field %q is there twice", name)
-		}
-		p.space()
-		if p.i >= len(p.b) || p.b[p.i] != ':' {
-			return Value{}, p.fail("expected a colon")
-		}
-		p.i++
 		v, err := p.value(depth + 1)
 		if err != nil {
 			return Value{}, err
 		}
-		o.names, o.values = append(o.names, name), append(o.values, v)
-		if seen != nil {
-			seen[name] = true
-		} else if len(o.names) == manyFields {
-			seen = make(map[string]bool, 2*manyFields)
-			for _, n := range o.names {
-				seen[n] = true
-			}
-		}
+		values = append(values, v)
 		more, err := p.more('}')
 		if err != nil {
 			return Value{}, err
 		}
 		if !more {
-			return Value{kind: Object, ref: o}, nil
+			return Value{kind: Object, ref: &fields{names: known.list, values: values}}, nil
 		}
 	}
 }
@@ -294,11 +325,14 @@ func whole64(text []byte) (Value, bool) {
 func (p *parser) text() (string, error) {
 	p.i++
 	start := p.i
+	p.letters()
+	high := byte(0)
 	for p.i < len(p.b) {
-		switch c := p.b[p.i]; {
+		c := p.b[p.i]
+		high |= c
+		switch {
 		case c == '"':
-			s := p.b[start:p.i]
-			if !utf8.Valid(s) {
+			if high >= utf8.RuneSelf && !utf8.Valid(p.b[start:p.i]) {
 				p.i = start
 				return "", p.fail("a string that is not UTF-8")
 			}
@@ -312,6 +346,19 @@ func (p *parser) text() (string, error) {
 		p.i++
 	}
 	return "", p.fail("a string that doesn't end")
+}
+
+// letters passes what is ASCII and has no meaning in a string, eight bytes at a time.
+func (p *parser) letters() {
+	const ones, tops = 0x0101010101010101, 0x8080808080808080
+	for p.i+8 <= len(p.b) {
+		x := binary.LittleEndian.Uint64(p.b[p.i:])
+		quote, slash := x^'"'*ones, x^'\\'*ones
+		if (x|(x-' '*ones)&^x|(quote-ones)&^quote|(slash-ones)&^slash)&tops != 0 {
+			return
+		}
+		p.i += 8
+	}
 }
 
 // escaped reads the rest of a string in which a backslash stands at p.i.

@@ -61,6 +61,7 @@ type Value struct {
 type fields struct {
 	names  []string
 	values []Value
+	source *source // nil: made from parts
 }
 
 // Field is a named part of an object.
@@ -213,7 +214,7 @@ func (v Value) Len() int {
 	case List:
 		return len(v.List())
 	case Object:
-		return len(v.ref.(*fields).names)
+		return len(v.ref.(*fields).whole().names)
 	case String, Bytes:
 		return len(v.str)
 	}
@@ -226,7 +227,12 @@ func (v Value) Get(name string) (Value, bool) {
 	if !ok {
 		return Value{}, false
 	}
-	if i := o.index(name); i >= 0 {
+	i := o.index(name)
+	if i < 0 && o.partial() && !o.source.looksFor(name) {
+		o = o.whole()
+		i = o.index(name)
+	}
+	if i >= 0 {
 		return o.values[i], true
 	}
 	return Value{}, false
@@ -234,7 +240,7 @@ func (v Value) Get(name string) (Value, bool) {
 
 // Field returns an object's i-th field.
 func (v Value) Field(i int) Field {
-	o := v.ref.(*fields)
+	o := v.ref.(*fields).whole()
 	return Field{o.names[i], o.values[i]}
 }
 
@@ -245,6 +251,7 @@ func (v Value) With(name string, field Value) Value {
 	if !ok {
 		return OfObject(Field{name, field})
 	}
+	o = o.whole()
 	c := &fields{names: o.names, values: bytesFree(o.values)}
 	if i := o.index(name); i >= 0 {
 		c.values[i] = field
@@ -260,7 +267,10 @@ func bytesFree(values []Value) []Value { return append(make([]Value, 0, len(valu
 // Without returns the object without a field.
 func (v Value) Without(name string) Value {
 	o, ok := v.ref.(*fields)
-	if !ok || o.index(name) < 0 {
+	if !ok {
+		return v
+	}
+	if o = o.whole(); o.index(name) < 0 {
 		return v
 	}
 	c := &fields{}

@@ -46,13 +46,13 @@ func (m *Memory) First(from, to []byte) (key, v []byte, ok bool, err error) {
 func (m *Memory) Scan(from, to []byte, f func(key, v []byte) bool) error {
 	type pair struct{ key, v []byte }
 	const handful = 64
-	pairs := make([]pair, 0, handful)
-	for {
+	var pairs []pair
+	for most := 4; ; most = handful { // many look at the first only
 		pairs = pairs[:0]
 		m.mu.RLock()
 		scan(m.tree, from, to, func(key, v []byte) bool {
 			pairs = append(pairs, pair{key, v})
-			return len(pairs) < handful
+			return len(pairs) < most
 		})
 		m.mu.RUnlock()
 		for _, p := range pairs {
@@ -60,7 +60,7 @@ func (m *Memory) Scan(from, to []byte, f func(key, v []byte) bool) error {
 				return nil
 			}
 		}
-		if len(pairs) < handful {
+		if len(pairs) < most {
 			return nil
 		}
 		from = append(pairs[len(pairs)-1].key, 0)

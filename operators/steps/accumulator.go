@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/big"
+	"strconv"
 
 	"github.com/cockroachdb/apd/v3"
 
@@ -205,7 +206,12 @@ func (a *sum) append(dst []byte) []byte {
 		flags |= 2
 	}
 	dst = append(binary.AppendUvarint(dst, a.n), flags)
-	dst = appendBlock(dst, []byte(a.ints.String()))
+	if a.ints.IsInt64() {
+		var space [20]byte
+		dst = appendBlock(dst, strconv.AppendInt(space[:0], a.ints.Int64(), 10))
+	} else {
+		dst = appendBlock(dst, []byte(a.ints.String()))
+	}
 	if a.decimal {
 		dst = appendBlock(dst, []byte(a.exact.Text('E')))
 	}
@@ -224,7 +230,9 @@ func (a *sum) load(b []byte) (_ []byte, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, ok := a.ints.SetString(string(text), 10); !ok {
+	if i, err := strconv.ParseInt(string(text), 10, 64); err == nil {
+		a.ints.SetInt64(i)
+	} else if _, ok := a.ints.SetString(string(text), 10); !ok {
 		return nil, errAccumulator
 	}
 	if a.decimal {

@@ -120,13 +120,20 @@ func (all aggregates) evalAll(c stream.Context, r *stream.Record) ([]args, error
 
 func (all aggregates) add(to row, got []args, time stream.Time, at stream.Position) error {
 	for i := range all {
-		if err := to[i].add(got[i], time, at); err != nil {
-			return fmt.Errorf("%s: %w", all[i].Name, err)
+		if err := all[i].add(to[i], got[i], time, at); err != nil {
+			return err
 		}
-		if s, ok := to[i].(interface{ check() error }); ok {
-			if err := s.check(); err != nil {
-				return fmt.Errorf("%s: %w", all[i].Name, err)
-			}
+	}
+	return nil
+}
+
+func (a *Aggregate) add(to accumulator, got args, time stream.Time, at stream.Position) error {
+	if err := to.add(got, time, at); err != nil {
+		return fmt.Errorf("%s: %w", a.Name, err)
+	}
+	if s, ok := to.(interface{ check() error }); ok {
+		if err := s.check(); err != nil {
+			return fmt.Errorf("%s: %w", a.Name, err)
 		}
 	}
 	return nil

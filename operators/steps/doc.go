@@ -97,13 +97,14 @@ func appendOrder(dst []byte, t stream.Time, p stream.Position) []byte {
 // records apart that one record was made into.
 const orderSize = 20
 
-// keep puts v under an order and the first number that is free behind it.
-func keep(s stream.State, name string, order, v []byte) {
+// keep puts v under an order and the first number that is free behind it, and returns
+// both.
+func keep(s stream.State, name string, order, v []byte) []byte {
 	sub := binary.BigEndian.AppendUint32(order, 0)
 	for n := uint32(1); ; n++ {
 		if _, taken := s.Get(name, sub); !taken {
 			s.Put(name, sub, v)
-			return
+			return sub
 		}
 		binary.BigEndian.PutUint32(sub[len(sub)-4:], n)
 	}

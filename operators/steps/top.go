@@ -44,19 +44,20 @@ type ranked struct {
 
 // Process implements stream.Node.
 func (n *Top) Process(c stream.Context, _ int, r *stream.Record) error {
+	if n.Row == nil {
+		return n.single(c, r)
+	}
 	before, err := n.first(c, n.N)
 	if err != nil {
 		return err
 	}
-	var row []byte
-	if n.Row != nil {
-		if row, err = n.Row.key(c, r); err != nil {
-			return err
-		}
-		if old, there := c.State().Get(stateRows, row); there {
-			c.State().Delete(stateIndex, bytes.Clone(old))
-			c.State().Delete(stateRows, row)
-		}
+	row, err := n.Row.key(c, r)
+	if err != nil {
+		return err
+	}
+	if old, there := c.State().Get(stateRows, row); there {
+		c.State().Delete(stateIndex, bytes.Clone(old))
+		c.State().Delete(stateRows, row)
 	}
 	if r.Op == stream.Upsert {
 		if err := n.put(c, r, row); err != nil {
@@ -67,13 +68,76 @@ func (n *Top) Process(c stream.Context, _ int, r *stream.Record) error {
 	if err != nil {
 		return err
 	}
-	if n.Row == nil {
-		if err := n.trim(c); err != nil {
-			return err
-		}
-	}
 	touch(c, n.TTL)
 	return n.tell(c, r, before, after)
+}
+
+// single takes a record that is a row of its own: most aren't among the first N, which
+// shows without reading those.
+func (n *Top) single(c stream.Context, r *stream.Record) error {
+	touch(c, n.TTL)
+	if r.Op == stream.Delete {
+		return nil
+	}
+	by, err := eval(n.By, c, r)
+	if err != nil {
+		return fmt.Errorf("top: %w", err)
+	}
+	if by.IsNull() {
+		return nil // it has no rank
+	}
+	sub := n.sub(by, r, nil)
+	if behind, err := n.behind(c, by, sub); err != nil || behind {
+		return err
+	}
+	before, err := n.first(c, n.N)
+	if err != nil {
+		return err
+	}
+	it := ranked{by: by, record: r}
+	at, _ := slices.BinarySearchFunc(before, it, func(x, y ranked) int {
+		if n.compare(x, y) > 0 {
+			return 1
+		}
+		return -1 // of equals the new one comes last
+	})
+	if at == n.N {
+		return nil
+	}
+	it.sub = keep(c.State(), stateIndex, sub, appendRecord(appendBlock(nil, value.Append(nil, by)), r))
+	after := slices.Insert(slices.Clone(before), at, it)
+	if len(after) > n.N {
+		c.State().Delete(stateIndex, after[n.N].sub)
+		after = after[:n.N]
+	}
+	return n.tell(c, r, before, after)
+}
+
+// behind tells whether a row comes behind N others for certain.
+func (n *Top) behind(c stream.Context, by value.Value, sub []byte) (bool, error) {
+	if _, exact := rank(by); !exact {
+		return false, nil
+	}
+	count := 0
+	var last, v []byte
+	c.State().Scan(stateIndex, nil, nil, func(s, b []byte) bool {
+		count++
+		last, v = s, b
+		return true
+	})
+	if count < n.N || bytes.Compare(sub, last) <= 0 {
+		return false, nil
+	}
+	block, _, err := loadBlock(v)
+	if err != nil {
+		return false, err
+	}
+	least, err := value.Load(block)
+	if err != nil {
+		return false, err
+	}
+	_, exact := rank(least)
+	return exact, nil
 }
 
 // put keeps a row.
@@ -86,15 +150,8 @@ func (n *Top) put(c stream.Context, r *stream.Record, row []byte) error {
 		return nil // it has no rank
 	}
 	sub := n.sub(by, r, row)
-	if n.Row != nil {
-		c.State().Put(stateRows, row, sub)
-	}
-	v := appendRecord(appendBlock(nil, value.Append(nil, by)), r)
-	if n.Row == nil {
-		keep(c.State(), stateIndex, sub, v)
-		return nil
-	}
-	c.State().Put(stateIndex, sub, v)
+	c.State().Put(stateRows, row, sub)
+	c.State().Put(stateIndex, sub, appendRecord(appendBlock(nil, value.Append(nil, by)), r))
 	return nil
 }
 
@@ -165,27 +222,30 @@ func (n *Top) first(c stream.Context, most int) ([]ranked, error) {
 	if err != nil {
 		return nil, err
 	}
-	slices.SortStableFunc(all, func(a, b ranked) int {
-		by, _ := value.Compare(a.by, b.by)
-		if !n.Rising {
-			by = -by
-		}
-		if by != 0 {
-			return by
-		}
-		t := compareInts(int64(a.record.Time), int64(b.record.Time))
-		if t == 0 {
-			t = compareInts(int64(a.record.Origin.Input), int64(b.record.Origin.Input))
-		}
-		if t == 0 {
-			t = compareInts(int64(a.record.Origin.Sequence), int64(b.record.Origin.Sequence))
-		}
-		if n.Latest {
-			t = -t
-		}
-		return t
-	})
+	slices.SortStableFunc(all, n.compare)
 	return all[:min(len(all), most)], nil
+}
+
+// compare tells which of two rows comes first.
+func (n *Top) compare(a, b ranked) int {
+	by, _ := value.Compare(a.by, b.by)
+	if !n.Rising {
+		by = -by
+	}
+	if by != 0 {
+		return by
+	}
+	t := compareInts(int64(a.record.Time), int64(b.record.Time))
+	if t == 0 {
+		t = compareInts(int64(a.record.Origin.Input), int64(b.record.Origin.Input))
+	}
+	if t == 0 {
+		t = compareInts(int64(a.record.Origin.Sequence), int64(b.record.Origin.Sequence))
+	}
+	if n.Latest {
+		t = -t
+	}
+	return t
 }
 
 func loadRanked(sub, v []byte) (it ranked, err error) {
@@ -201,22 +261,10 @@ func loadRanked(sub, v []byte) (it ranked, err error) {
 	return it, err
 }
 
-// trim forgets what is behind the first rows.
-func (n *Top) trim(c stream.Context) error {
-	all, err := n.first(c, math.MaxInt)
-	if err != nil {
-		return err
-	}
-	for _, it := range all[min(len(all), n.N):] {
-		c.State().Delete(stateIndex, it.sub)
-	}
-	return nil
-}
-
 // tell emits the ranks that have changed.
 func (n *Top) tell(c stream.Context, cause *stream.Record, before, after []ranked) error {
 	for i := range max(len(before), len(after)) {
-		if i < len(before) && i < len(after) && bytes.Equal(before[i].sub, after[i].sub) && value.Equal(before[i].record.Value, after[i].record.Value) {
+		if i < len(before) && i < len(after) && bytes.Equal(before[i].sub, after[i].sub) && (n.Row == nil || value.Equal(before[i].record.Value, after[i].record.Value)) {
 			continue
 		}
 		var of ranked

@@ -222,11 +222,16 @@ func (all aggregates) loadOrNew(b []byte, there bool) (row, error) {
 
 // take adds what a record brings.
 func (all aggregates) take(to row, c stream.Context, r *stream.Record) error {
-	got, err := all.evalAll(c, r)
-	if err != nil {
-		return err
+	for i := range all {
+		got, err := all[i].eval(c, r)
+		if err != nil {
+			return err
+		}
+		if err := all[i].add(to[i], got, r.Time, r.Origin); err != nil {
+			return err
+		}
 	}
-	return all.add(to, got, r.Time, r.Origin)
+	return nil
 }
 
 // appendArgs and loadArgs are what a record brings, in state.

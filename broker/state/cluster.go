@@ -21,11 +21,12 @@ import (
 // then on makes this node have the replicas that the catalogue gives it. Where
 // group 0 is led it also steers (controller.go).
 type cluster struct {
-	s    *State
-	net  *peer.Network
-	me   string
-	news bell          // something changed that somebody may wait for
-	work chan struct{} // holds one: the cluster's goroutine has something to do
+	s     *State
+	net   *peer.Network
+	me    string
+	began time.Time
+	news  bell          // something changed that somebody may wait for
+	work  chan struct{} // holds one: the cluster's goroutine has something to do
 
 	peers       peers
 	clock       clock
@@ -77,7 +78,7 @@ func (b *bell) ring() {
 
 func newCluster(s *State) *cluster {
 	c := &cluster{
-		s: s, net: s.o.Network, me: s.o.Network.Name(), work: make(chan struct{}, 1), asking: make(chan struct{}, submitsAway),
+		s: s, net: s.o.Network, me: s.o.Network.Name(), began: time.Now(), work: make(chan struct{}, 1), asking: make(chan struct{}, submitsAway),
 	}
 	c.peers.of, c.peers.untimed = map[string]*peerState{}, make(chan struct{}, 1)
 	c.clock.start(s.rawNow())

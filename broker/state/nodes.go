@@ -127,6 +127,10 @@ func (s *State) StepDown(ctx context.Context) error {
 // Ready tells whether what clients want changed can be: the cluster is formed,
 // the catalogue here is up to date, and so is every replica. Otherwise why says
 // what is missing.
+//
+// While a node is young it also waits for groups that are being made: until all their
+// replicas vote, the loss of one node may leave such a group without a majority. It
+// doesn't wait for ever: such a group holds nothing.
 func (s *State) Ready() (ready bool, why string) {
 	c := s.cl
 	if c == nil {
@@ -147,7 +151,15 @@ func (s *State) Ready() (ready bool, why string) {
 	if _, led := c.led(topics.CatalogueGroup); len(led.Voters) < int(c.expected.Load()) {
 		return false, fmt.Sprintf("the cluster is being formed: %d of %d nodes vote", len(led.Voters), c.expected.Load())
 	}
-	for _, e := range s.tables().groups {
+	groups := s.tables().groups
+	forming := time.Since(c.began) < openingMax
+	if forming && len(groups) == 0 && c.expected.Load() >= 3 { // which get groups of three at once
+		return false, "the groups for topics are not made yet"
+	}
+	for _, e := range groups {
+		if forming && !e.Open {
+			return false, fmt.Sprintf("group %d is being made: not all who are to hold it vote", e.ID)
+		}
 		if !e.Holds(c.me) {
 			continue
 		}
@@ -163,6 +175,9 @@ func (s *State) Ready() (ready bool, why string) {
 	}
 	return true, ""
 }
+
+// openingMax is how long a node that starts waits for groups that are being made.
+const openingMax = 15 * time.Second
 
 // AddNode lets a node take part that was drained or removed.
 func (s *State) AddNode(ctx context.Context, name string) error {

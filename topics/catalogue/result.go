@@ -15,12 +15,14 @@ type sentResult struct {
 	Revision      uint64        `json:"revision,omitempty"`
 	Time          topics.Nanos  `json:"time,omitempty"`
 	Fault         *topics.Fault `json:"fault,omitempty"`
+	Operator      *Operator     `json:"operator,omitempty"`
 	Tables        bool          `json:"tables,omitempty"`
+	Mark          bool          `json:"mark,omitempty"`
 }
 
 // MarshalJSON encodes a result for another node.
 func (r Result) MarshalJSON() ([]byte, error) {
-	s := sentResult{Topic: r.Topic, Created: r.Created, Fault: r.Fault, Tables: r.Tables}
+	s := sentResult{Topic: r.Topic, Created: r.Created, Operator: r.Operator, Fault: r.Fault, Tables: r.Tables, Mark: r.Mark}
 	a := r.Advertisement
 	if r.Event != nil {
 		s.Kind, s.Revision, s.Time = r.Event.Kind, r.Event.Revision, r.Event.Time
@@ -38,7 +40,7 @@ func (r *Result) UnmarshalJSON(b []byte) error {
 	if err := json.Unmarshal(b, &s); err != nil {
 		return err
 	}
-	*r = Result{Topic: s.Topic, Created: s.Created, Fault: s.Fault, Tables: s.Tables}
+	*r = Result{Topic: s.Topic, Created: s.Created, Operator: s.Operator, Fault: s.Fault, Tables: s.Tables, Mark: s.Mark}
 	if v := s.Advertisement; v != nil {
 		a, fault := v.restore()
 		if fault != nil {

@@ -87,13 +87,17 @@ func (n *Top) single(c stream.Context, r *stream.Record) error {
 		return nil // it has no rank
 	}
 	sub := n.sub(by, r, nil)
-	if behind, err := n.behind(c, by, sub); err != nil || behind {
+	kept := n.kept(c)
+	if behind, err := n.behind(kept, by, sub); err != nil || behind {
 		return err
 	}
-	before, err := n.first(c, n.N)
-	if err != nil {
-		return err
+	before := make([]ranked, len(kept), len(kept)+1)
+	for i, k := range kept {
+		if before[i], err = loadRanked(k.sub, k.v); err != nil {
+			return err
+		}
 	}
+	slices.SortStableFunc(before, n.compare)
 	it := ranked{by: by, record: r}
 	at, _ := slices.BinarySearchFunc(before, it, func(x, y ranked) int {
 		if n.compare(x, y) > 0 {
@@ -113,22 +117,29 @@ func (n *Top) single(c stream.Context, r *stream.Record) error {
 	return n.tell(c, r, before, after)
 }
 
-// behind tells whether a row comes behind N others for certain.
-func (n *Top) behind(c stream.Context, by value.Value, sub []byte) (bool, error) {
-	if _, exact := rank(by); !exact {
-		return false, nil
-	}
-	count := 0
-	var last, v []byte
-	c.State().Scan(stateIndex, nil, nil, func(s, b []byte) bool {
-		count++
-		last, v = s, b
+// keptRow is a row as state has it.
+type keptRow struct{ sub, v []byte }
+
+// kept returns all rows, by their subs.
+func (n *Top) kept(c stream.Context) []keptRow {
+	all := make([]keptRow, 0, min(n.N, 16))
+	c.State().Scan(stateIndex, nil, nil, func(sub, v []byte) bool {
+		all = append(all, keptRow{sub, v})
 		return true
 	})
-	if count < n.N || bytes.Compare(sub, last) <= 0 {
+	return all
+}
+
+// behind tells whether a row comes behind N others for certain.
+func (n *Top) behind(kept []keptRow, by value.Value, sub []byte) (bool, error) {
+	if len(kept) < n.N {
 		return false, nil
 	}
-	block, _, err := loadBlock(v)
+	last := kept[len(kept)-1]
+	if _, exact := rank(by); !exact || bytes.Compare(sub, last.sub) <= 0 {
+		return false, nil
+	}
+	block, _, err := loadBlock(last.v)
 	if err != nil {
 		return false, err
 	}

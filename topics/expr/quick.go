@@ -11,8 +11,8 @@ import (
 )
 
 // quick evaluates an expression that looks only at fields of the payload, without CEL:
-// fields, constants, comparisons and whole numbers' arithmetic, and what && || ! make
-// of them. ok is false where anything is unusual: a field is missing, kinds don't fit, a
+// fields, constants, comparisons and whole numbers' arithmetic, and what && || ! and ?:
+// make of them. ok is false where anything is unusual: a field is missing, kinds don't fit, a
 // sum overflows. Then CEL evaluates it from the beginning and says what is wrong. Where
 // ok is true the result is the one CEL gives, but for a number that is passed on, which
 // keeps the text it came with.
@@ -46,9 +46,11 @@ func quicken(x ast.Expr) quick {
 			}
 			return v.Get(name)
 		}
+	case ast.ListKind:
+		return quickList(x.AsList())
 	case ast.CallKind:
 		c := x.AsCall()
-		if c.IsMemberFunction() || len(c.Args()) == 0 || len(c.Args()) > 2 {
+		if c.IsMemberFunction() || len(c.Args()) == 0 || len(c.Args()) > 3 {
 			return nil
 		}
 		var args []quick
@@ -62,6 +64,31 @@ func quicken(x ast.Expr) quick {
 		return quickCall(c.FunctionName(), args)
 	}
 	return nil
+}
+
+func quickList(l ast.ListExpr) quick {
+	if len(l.OptionalIndices()) > 0 {
+		return nil
+	}
+	var items []quick
+	for _, i := range l.Elements() {
+		q := quicken(i)
+		if q == nil {
+			return nil
+		}
+		items = append(items, q)
+	}
+	return func(this value.Value) (value.Value, bool) {
+		list := make([]value.Value, len(items))
+		for i, q := range items {
+			v, ok := q(this)
+			if !ok {
+				return v, false
+			}
+			list[i] = v
+		}
+		return value.OfList(list), true
+	}
 }
 
 func literal(x ast.Expr) quick {
@@ -89,6 +116,21 @@ func quickCall(name string, args []quick) quick {
 		return func(this value.Value) (value.Value, bool) {
 			v, ok := args[0](this)
 			return value.OfBool(!v.Bool()), ok && v.Kind() == value.Bool
+		}
+	}
+	if len(args) == 3 {
+		if name != operators.Conditional {
+			return nil
+		}
+		return func(this value.Value) (value.Value, bool) {
+			v, ok := args[0](this)
+			switch {
+			case !ok || v.Kind() != value.Bool:
+				return v, false
+			case v.Bool():
+				return args[1](this)
+			}
+			return args[2](this)
 		}
 	}
 	a, b := args[0], args[1]
@@ -133,7 +175,7 @@ func quickCall(name string, args []quick) quick {
 			}
 			return value.OfBool(x.Bool() && y.Bool()), ok
 		})
-	case operators.Add, operators.Subtract, operators.Multiply, operators.Modulo:
+	case operators.Add, operators.Subtract, operators.Multiply, operators.Divide, operators.Modulo:
 		return both(func(x, y value.Value) (value.Value, bool) {
 			i, is1 := x.Int()
 			j, is2 := y.Int()
@@ -197,6 +239,9 @@ func calculate(name string, i, j int64) (int64, bool) {
 	}
 	if j == 0 || j == -1 {
 		return 0, false
+	}
+	if name == operators.Divide {
+		return i / j, true
 	}
 	return i % j, true
 }

@@ -23,9 +23,10 @@ func TestQuickIsCEL(t *testing.T) {
 		t.Fatal(err)
 	}
 	texts := []string{"a", "this", "a.b", "!a"}
-	for _, op := range []string{"==", "!=", "<", "<=", ">", ">=", "+", "-", "*", "%", "&&", "||"} {
+	for _, op := range []string{"==", "!=", "<", "<=", ">", ">=", "+", "-", "*", "/", "%", "&&", "||"} {
 		texts = append(texts, "a "+op+" b", "a "+op+" 3", "2.5 "+op+" b", "a "+op+` "x"`, "(a "+op+" b) == true && b > 1", "a "+op+" true")
 	}
+	texts = append(texts, "a == b ? a : b", "a ? b : 3", "a > 1 ? 1 : 0", "[a, b]", "[a, [b], 3]", "[a, a / b]", "a == 1 && b == 2 ? 7 : 8")
 	values := []string{"1", "-3", "2.5", "0.1", "-1.0", `"x"`, "null", "true", "false", "9223372036854775807", "-9223372036854775808", "9007199254740993", "18446744073709551615", "1e300", "[1]", `{"b":3}`, "0", "3037000500"}
 	quickly := 0
 	for _, text := range texts {

@@ -93,12 +93,26 @@ func (s *State) usageElsewhere(account string, except *Group) Usage {
 }
 
 // consumersElsewhere returns how many consumers an account has in other groups
-// than g.
+// than g, as of at most a second ago where their leaders answer.
 func (s *State) consumersElsewhere(account string, g *Group) int {
 	if len(s.groups.list()) == 1 {
 		return 0
 	}
+	if s.cl != nil {
+		s.cl.freshUsage()
+	}
 	return s.usageElsewhere(account, g).Consumers
+}
+
+// freshUsage has the leaders asked, and waits for what they say, unless they were
+// asked a moment ago.
+func (c *cluster) freshUsage() {
+	c.held.mu.Lock()
+	fresh := time.Since(c.held.asked) <= usageFresh
+	c.held.mu.Unlock()
+	if !fresh {
+		c.askUsage()
+	}
 }
 
 // usageCache is what the accounts hold in each group, as its leader said last.

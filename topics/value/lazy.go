@@ -58,8 +58,8 @@ func (p *parser) outermost() (Value, error) {
 type few struct {
 	fields
 	source source
-	names  [4]string
-	values [4]Value
+	names  [2]string
+	values [2]Value
 }
 
 // some reads the fields of Options.Only and checks the others.

@@ -119,19 +119,7 @@ func quickCall(name string, args []quick) quick {
 		}
 	}
 	if len(args) == 3 {
-		if name != operators.Conditional {
-			return nil
-		}
-		return func(this value.Value) (value.Value, bool) {
-			v, ok := args[0](this)
-			switch {
-			case !ok || v.Kind() != value.Bool:
-				return v, false
-			case v.Bool():
-				return args[1](this)
-			}
-			return args[2](this)
-		}
+		return quickChoice(name, args)
 	}
 	a, b := args[0], args[1]
 	both := func(f func(x, y value.Value) (value.Value, bool)) quick {
@@ -187,6 +175,23 @@ func quickCall(name string, args []quick) quick {
 		})
 	}
 	return nil
+}
+
+// quickChoice is of condition ? this : that.
+func quickChoice(name string, args []quick) quick {
+	if name != operators.Conditional {
+		return nil
+	}
+	return func(this value.Value) (value.Value, bool) {
+		v, ok := args[0](this)
+		switch {
+		case !ok || v.Kind() != value.Bool:
+			return v, false
+		case v.Bool():
+			return args[1](this)
+		}
+		return args[2](this)
+	}
 }
 
 // quickCompare compares what it can compare exactly and at once.

@@ -148,7 +148,7 @@ func (s *service) deploy(ctx context.Context, account string, r *Request) (any, 
 }
 
 func (s *service) update(ctx context.Context, account string, r *Request) (any, error) {
-	g, o, err := s.plan(account, r.Spec, nil)
+	_, o, err := s.plan(account, r.Spec, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -156,7 +156,8 @@ func (s *service) update(ctx context.Context, account string, r *Request) (any, 
 	if old == nil {
 		return nil, catalogue.FaultNoOperator
 	}
-	if g, o, err = s.plan(account, r.Spec, old.IDs); err != nil {
+	g, o, err := s.plan(account, r.Spec, old.IDs)
+	if err != nil {
 		return nil, err
 	}
 	if old.Group != o.Group {

@@ -198,7 +198,7 @@ func (x *executor) call(n int, key []byte, in invocation) error {
 	c := x.context(n, key)
 	defer func() { x.depth-- }()
 	m, counts, ticks, timers, draws := x.overlay.Mark(), len(x.written), len(x.ticks), x.now.timers, x.draws
-	err, stack := guarded(c, in)
+	stack, err := guarded(c, in)
 	if failed := x.overlay.Err(); failed != nil {
 		return failed
 	}
@@ -230,7 +230,7 @@ type invocation struct {
 }
 
 // guarded calls a node and turns a panic into an error with its stack.
-func guarded(c *nodeContext, in invocation) (err error, stack []byte) { //nolint:revive // the stack belongs to the error
+func guarded(c *nodeContext, in invocation) (stack []byte, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err, stack = fmt.Errorf("panic: %v", p), debug.Stack()
@@ -246,7 +246,7 @@ func guarded(c *nodeContext, in invocation) (err error, stack []byte) { //nolint
 			err = w.OnWatermark(c, in.event)
 		}
 	}
-	return err, nil
+	return nil, err
 }
 
 // failure is a record (or a timer, without r) that a step can't process.

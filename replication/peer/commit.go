@@ -83,7 +83,7 @@ func (c *commits) add(p *pipeline) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if b := c.before[p.id]; b.l == p.l {
-		p.acked, p.commit, p.header, p.leader = b.acked, b.commit, b.header, b.leader
+		p.acked, p.commit, p.header = b.acked, b.commit, b.header
 	}
 	c.pipelines = append(c.pipelines, p)
 }
@@ -140,7 +140,7 @@ func (p *pipeline) tellCommit(index uint64) {
 		}
 	}
 	args := &raft.AppendEntriesRequest{
-		RPCHeader: p.header, Term: a.term, Leader: p.leader,
+		RPCHeader: p.header, Term: a.term,
 		PrevLogEntry: a.index, PrevLogTerm: a.indexTerm, LeaderCommitIndex: index,
 	}
 	f := &appendFuture{start: time.Now(), args: args, resp: &raft.AppendEntriesResponse{}, done: make(chan struct{})}

@@ -47,7 +47,6 @@ type pipeline struct {
 	commit  uint64 // the highest commit index that was sent
 	owed    uint64 // a commit index it wasn't told of for want of the entry
 	header  raft.RPCHeader
-	leader  []byte
 	backlog []*appendFuture // answered and not reported; nil: reported at once
 }
 
@@ -98,7 +97,7 @@ func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.App
 	}
 	shorten(args)
 	p.mu.Lock()
-	p.commit, p.header, p.leader = max(p.commit, args.LeaderCommitIndex), args.RPCHeader, args.Leader
+	p.commit, p.header = max(p.commit, args.LeaderCommitIndex), args.RPCHeader
 	p.mu.Unlock()
 	doubts := p.t.doubts.Load()
 	_, err := p.l.send(wire.Append, uint32(p.t.group), f.start.Add(appendTimeout),

@@ -94,7 +94,6 @@ type position struct {
 	acked  acked
 	commit uint64
 	header raft.RPCHeader
-	leader []byte
 }
 
 var (
@@ -260,7 +259,7 @@ func (t *Transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, a
 	if err == nil && (!resp.Success || resp.Term > args.Term) {
 		t.doubts.Add(1)
 	} else if err == nil && !heartbeat {
-		t.commits.remember(id, position{l, ackedBy(args, doubts, began), args.LeaderCommitIndex, args.RPCHeader, args.Leader})
+		t.commits.remember(id, position{l, ackedBy(args, doubts, began), args.LeaderCommitIndex, args.RPCHeader})
 	}
 	return err
 }

@@ -30,11 +30,25 @@ type query struct {
 }
 
 var queries = []query{
-	{"q0", 155, false, q0}, {"q1", 158, false, q1}, {"q2", 175, false, q2}, {"q3", 152, false, q3},
-	{"q4", 34.3, true, q4}, {"q5", 22.1, false, q5}, {"q6", 0, false, q6}, {"q7", 12.3, false, q7},
-	{"q8", 146, false, q8}, {"q9", 14.2, true, q9}, {"q10", 57.8, false, q10}, {"q11", 39.7, false, q11},
-	{"q12", 75.7, false, q12}, {"q13", 131, false, q13}, {"q14", 161, false, q14}, {"q17", 117, true, q17},
-	{"q18", 53.7, true, q18}, {"q19", 44, true, q19}, {"q20", 19, false, q20},
+	{"q0", 155, false, q0},
+	{"q1", 158, false, q1},
+	{"q2", 175, false, q2},
+	{"q3", 152, false, q3},
+	{"q4", 34.3, true, q4},
+	{"q5", 22.1, false, q5},
+	{"q6", 0, false, q6},
+	{"q7", 12.3, false, q7},
+	{"q8", 146, false, q8},
+	{"q9", 14.2, true, q9},
+	{"q10", 57.8, false, q10},
+	{"q11", 39.7, false, q11},
+	{"q12", 75.7, false, q12},
+	{"q13", 131, false, q13},
+	{"q14", 161, false, q14},
+	{"q17", 117, true, q17},
+	{"q18", 53.7, true, q18},
+	{"q19", 44, true, q19},
+	{"q20", 19, false, q20},
 }
 
 // compile makes a query's graph of its file.

@@ -58,8 +58,10 @@ type Frozen struct{ snapshot }
 
 // Freeze returns the catalogue as it is now. It only gathers references.
 func (c *Catalogue) Freeze() *Frozen {
-	s := snapshot{NextTopic: c.nextTopic, Revision: c.revision, Clock: c.clock, Topics: c.Topics(), Nodes: c.Nodes(), Groups: c.Groups(),
-		LastOperator: c.lastOperator, Operators: c.Operators()}
+	s := snapshot{
+		NextTopic: c.nextTopic, Revision: c.revision, Clock: c.clock, Topics: c.Topics(), Nodes: c.Nodes(), Groups: c.Groups(),
+		LastOperator: c.lastOperator, Operators: c.Operators(),
+	}
 	for _, account := range c.AdvertisingAccounts() {
 		for _, a := range c.Advertisements(account) {
 			s.Adverts = append(s.Adverts, savedAdvert{account, a.ID, a.Revision, a.Created, a.Changed, a.body})

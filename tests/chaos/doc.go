@@ -8,7 +8,8 @@
 // message that was acknowledged and can't be read, one stored twice, out of its
 // publisher's order, damaged or never sent, or replicas that differ.
 //
-//	go test ./tests/chaos                                    every check, short
+//	go test ./tests/chaos                                    a few checks, short
+//	HERALD_CHAOS=1 go test ./tests/chaos                     every check, short (about eight minutes)
 //	HERALD_LONG=1 go test -timeout 3h ./tests/chaos          in full
 //	go test ./tests/chaos -run Power -seed 7                 one check, repeated
 //	go test ./tests/chaos -run Power -target nats-server     the same against nats-server

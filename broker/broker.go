@@ -50,6 +50,7 @@ type Broker struct {
 	started atomic.Bool
 	closing atomic.Bool
 	lame    atomic.Bool
+	removed atomic.Bool // from the cluster
 
 	reload sync.Mutex // one reload at a time
 

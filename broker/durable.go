@@ -78,6 +78,7 @@ func (b *Broker) openDurable() (*durable, error) {
 	}
 	if b.links != nil {
 		so.Network, so.NodeID = b.links.net, b.links.net.Name()
+		so.OnRemoved = b.onRemoved
 	}
 	_, err := os.Stat(so.Dir)
 	d.fresh = errors.Is(err, os.ErrNotExist)

@@ -143,6 +143,19 @@ func (l *links) flush() {
 	}
 }
 
+// onRemoved sends clients away while this node is removed from the cluster: it could
+// serve them nothing.
+func (b *Broker) onRemoved(removed bool) {
+	b.removed.Store(removed)
+	if removed {
+		b.cfg.Log.Warn("This node has been removed from the cluster: clients are sent to other nodes and none are taken until it is added again")
+		b.front.SendAway()
+		return
+	}
+	b.cfg.Log.Info("This node is part of the cluster again, and takes clients")
+	b.front.TakeIn()
+}
+
 // settleMax is how long clients are kept out while this node doesn't know which
 // topics there are; settleFresh where it has never been part of a cluster.
 const (

@@ -71,6 +71,8 @@ func (b *Broker) pending() []string {
 		return []string{"the broker is stopping"}
 	case b.lame.Load():
 		return []string{"the broker is in lame duck mode"}
+	case b.removed.Load():
+		return []string{"the node has been removed from the cluster: add it again, or stop it"}
 	}
 	select {
 	case <-b.ready:

@@ -191,7 +191,7 @@ func (s *Server) baseInfo(o *Options, websocket bool) wire.ServerInfo {
 		Herald: o.Herald, GitCommit: o.GitCommit, Go: runtime.Version(), Headers: !o.NoHeaders,
 		Host: o.Host, Port: s.port(), MaxPayload: o.MaxPayload,
 		JetStream: o.JetStream, Cluster: o.Cluster, Domain: o.Domain, APILevel: o.APILevel,
-		AuthRequired: !s.auth().Optional(noAuthUser(o, websocket), listenerType(websocket)), LameDuckMode: s.lame.Load(),
+		AuthRequired: !s.auth().Optional(noAuthUser(o, websocket), listenerType(websocket)), LameDuckMode: s.IsLameDuck(),
 	}
 	urls := s.urls.Load()
 	if urls != nil {

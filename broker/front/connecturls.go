@@ -6,7 +6,7 @@ import (
 )
 
 // IsLameDuck tells whether clients are being told to go elsewhere.
-func (s *Server) IsLameDuck() bool { return s.lame.Load() }
+func (s *Server) IsLameDuck() bool { return s.lame.Load() || s.away.Load() }
 
 // ConnectURLs are the addresses, host:port, at which clients reach this server:
 // what is advertised, or else where it listens, on all interfaces one by one.

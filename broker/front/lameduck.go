@@ -44,6 +44,48 @@ func (s *Server) LameDuck(ctx context.Context) {
 	}
 }
 
+// awayGrace is how long clients that are sent away have to hear what was on its way.
+const awayGrace = 250 * time.Millisecond
+
+// SendAway tells all clients to go elsewhere, closes them a moment later and takes no
+// others until TakeIn. Connections within the process stay. It doesn't block.
+func (s *Server) SendAway() {
+	if s.away.Swap(true) {
+		return
+	}
+	if c := s.joined(); c != nil {
+		c.AddressChanged()
+	}
+	s.tellInfo()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return
+	}
+	s.wait.Go(func() {
+		pause(context.Background(), awayGrace)
+		s.mu.Lock()
+		open := s.openLocked()
+		s.mu.Unlock()
+		for _, c := range open {
+			if s.away.Load() && c.info.Kind == kindClient {
+				c.kick("", ReasonServerShutdown)
+			}
+		}
+	})
+}
+
+// TakeIn undoes SendAway.
+func (s *Server) TakeIn() {
+	if !s.away.Swap(false) {
+		return
+	}
+	if c := s.joined(); c != nil {
+		c.AddressChanged()
+	}
+	s.tellInfo()
+}
+
 // pause waits; false when ctx ended it.
 func pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
@@ -69,7 +111,7 @@ func (s *Server) tellInfo() {
 	open := s.openLocked()
 	s.mu.Unlock()
 	for _, c := range open {
-		c.tellInfo(s.lame.Load())
+		c.tellInfo(s.IsLameDuck())
 	}
 }
 

@@ -83,6 +83,13 @@ func (s *Server) serve(c *session) {
 		_ = c.sock.Close()
 		return
 	}
+	if s.away.Load() && c.info.Kind == kindClient {
+		_ = c.greet(c.infoLine(false))
+		c.setReason(ReasonServerShutdown)
+		_ = c.sock.Close()
+		s.ended(c)
+		return
+	}
 	if r := c.open(); r != "" {
 		c.setReason(r)
 		_ = c.sock.Close()

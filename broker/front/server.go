@@ -27,6 +27,7 @@ type Server struct {
 	loaded  atomic.Int64 // when the options were, unix nanoseconds
 	traced  atomic.Bool
 	lame    atomic.Bool
+	away    atomic.Bool // see SendAway
 	urls    atomic.Pointer[gossip]
 	nextCID atomic.Uint64
 	nextSub atomic.Uint64

@@ -171,7 +171,7 @@ func (m *Mesh) run() {
 
 // changed follows the connections.
 func (m *Mesh) changed(e peer.Event) {
-	if e.Kind == peer.Refused {
+	if e.Kind == peer.Refused || e.Kind == peer.Unwelcome {
 		return
 	}
 	l := m.link(e.Peer.Name)

@@ -33,6 +33,8 @@ type cluster struct {
 	resets      resets
 	expected    atomic.Int64 // voters group 0 must have before anything may be changed
 	lame        atomic.Bool  // it hands over its leads and takes none
+	refused     bool         // by a peer, since the last connection; of the network's goroutine
+	removed     atomic.Bool  // see standing
 	wanted      wanted       // numbers of replicas that somebody waits for
 	control     control      // of the cluster's goroutine
 	held        usageCache

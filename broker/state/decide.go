@@ -210,6 +210,9 @@ func (c *cluster) decideOnce(ctx context.Context, cmd *catalogue.Command) (catal
 	if err := json.Unmarshal(b.rest, &r); err != nil {
 		return catalogue.Result{}, fmt.Errorf("read the result of %s: %w", cmd.Op, err)
 	}
+	if n := cmd.Node; n != nil && n.Name == c.me && n.State == catalogue.Removed {
+		return r, nil // it will not get here
+	}
 	if meta := c.s.meta.Load(); meta != nil {
 		if err := meta.WaitApplied(ctx, i); err != nil {
 			return catalogue.Result{}, fmt.Errorf("%w: %w", ErrUnknown, err)

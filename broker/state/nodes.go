@@ -199,6 +199,9 @@ func (s *State) RemoveNode(ctx context.Context, name string) error {
 	if c == nil {
 		return ErrAlone
 	}
+	if name == c.me && c.removed.Load() {
+		return nil
+	}
 	if c.online(name) {
 		if err := s.DrainNode(ctx, name); err != nil {
 			return err
@@ -213,6 +216,9 @@ func (s *State) RemoveNode(ctx context.Context, name string) error {
 		if err := s.TransferCatalogue(ctx, ""); err != nil {
 			return err
 		}
+	}
+	if name == c.me {
+		return c.removeSelf(ctx)
 	}
 	return s.putNodeState(ctx, name, catalogue.Removed)
 }

@@ -50,7 +50,10 @@ type Options struct {
 	ClockOffset time.Duration             // added to it; for tests of clocks that are off
 	Log         *slog.Logger              // default: discards
 	tune        func(*replication.Config) // for tests
-	Fatal       func(error)               // called once the node can't go on (failed write, damaged log); default: panic
+	// OnRemoved is told when this node is no longer part of the cluster, and when it is
+	// again, on a goroutine of the network. It must not block.
+	OnRemoved func(removed bool)
+	Fatal     func(error) // called once the node can't go on (failed write, damaged log); default: panic
 }
 
 // Replier sends the answers to publishers. *front.Publisher is one.

@@ -72,9 +72,11 @@ func (c *cluster) listen() {
 				p.status = st
 			}
 			c.peers.mu.Unlock()
+		case e.Kind == peer.Unwelcome:
 		default:
 			return
 		}
+		c.standing(e.Kind)
 		c.changed()
 	})
 	c.net.Handle(methodAsk, c.answerAsk)

@@ -201,6 +201,9 @@ func (n *Network) unlinkLocked(l *link, why error, reset bool) {
 		n.lost[l.name] = true
 		n.events.add(Event{Kind: Down, Peer: l.peer(), Reset: reset, Err: why})
 	}
+	if unwelcome(why) {
+		n.events.add(Event{Kind: Unwelcome, Peer: l.peer(), Err: why})
+	}
 	for _, t := range n.targets {
 		if t.name == l.name {
 			t.refused = false

@@ -121,11 +121,20 @@ func (n *Network) attempt(t *target) time.Duration {
 		return backoffMax
 	case errors.As(err, &r):
 		n.refusedBy(err, t.addr)
+		if unwelcome(err) {
+			n.events.add(Event{Kind: Unwelcome, Peer: Peer{Name: r.Remote, Addr: t.addr}, Err: err})
+		}
 		return backoffRefused
 	default:
 		n.log.Debug("can't reach a peer", "addr", t.addr, "error", err)
 	}
 	return backoffMax
+}
+
+// unwelcome tells whether a peer says that this node has been removed.
+func unwelcome(err error) bool {
+	var r *handshake.Refusal
+	return errors.As(err, &r) && r.Code == handshake.Unwelcome && !r.Ours
 }
 
 // noteRefused reports that nobody listens where a lost peer was.

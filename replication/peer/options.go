@@ -81,6 +81,9 @@ const (
 	// Refused: nobody listens any more where the peer was. Comes after Down, at most
 	// once for each.
 	Refused
+	// Unwelcome: it refuses this node, which has been removed from the cluster, says
+	// Err. It has ended the connection, after Down, or took none.
+	Unwelcome
 )
 
 func (k EventKind) String() string {
@@ -93,6 +96,8 @@ func (k EventKind) String() string {
 		return "status"
 	case Refused:
 		return "refused"
+	case Unwelcome:
+		return "unwelcome"
 	}
 	return "unknown"
 }
@@ -105,7 +110,7 @@ type Event struct {
 	// Reset is set on Down when the other side, or its kernel, ended the connection,
 	// and not set when it was silent for too long or we ended it.
 	Reset bool
-	Err   error // of Down: why
+	Err   error // of Down and Unwelcome: why
 }
 
 // Channel numbers a flow of ordered chunks.

@@ -52,6 +52,7 @@ func (w *world) publish(stream string, writers int, try time.Duration) *load {
 func (l *load) one(ctx context.Context, js jetstream.JetStream, stream, id string, try time.Duration) {
 	began := time.Now()
 	for ctx.Err() == nil {
+		through := js.Conn().ConnectedUrl()
 		once, cancel := context.WithTimeout(ctx, try)
 		ack, err := js.Publish(once, stream+"."+id, []byte(id), jetstream.WithMsgID(id))
 		cancel()
@@ -64,7 +65,8 @@ func (l *load) one(ctx context.Context, js jetstream.JetStream, stream, id strin
 			return
 		}
 		if ctx.Err() == nil {
-			text := fmt.Sprintf("%v (%s at %s, until %s, to %s)", err, id, began.Format("05.000"), time.Now().Format("05.000"), js.Conn().ConnectedUrl())
+			text := fmt.Sprintf("%v (%s at %s, until %s, sent to %s, now at %s)",
+				err, id, began.Format("05.000"), time.Now().Format("05.000"), through, js.Conn().ConnectedUrl())
 			l.log.Store(id, text)
 			l.fault.Store(&text)
 			l.failed.Add(1)

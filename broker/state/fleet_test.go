@@ -49,9 +49,19 @@ func (f *fleet) Deliver(to, _, _ string, header, payload []byte) bool {
 
 func (f *fleet) Flush() {}
 
-// cluster starts nodes a, b, c… that form a cluster.
+// fleetsInShort are the tests of several nodes that run in short mode too, which is how
+// the race detector runs them.
+var fleetsInShort = []string{
+	"TestTopicsAreServedByEveryNode", "TestChangesWorkOnEveryNode", "TestBatchesWorkFromEveryNode", "TestOrderHoldsWhileTheLeadMoves",
+	"TestATopicGetsOtherReplicasWhileItIsUsed", "TestANodeThatIsKilledIsReplacedAndComesBack", "TestReplicasAgreeAtEveryMarker",
+}
+
+// startFleet starts nodes a, b, c… that form a cluster.
 func startFleet(t testing.TB, n int, with ...func(*Options)) *fleet {
 	t.Helper()
+	if name, _, _ := strings.Cut(t.Name(), "/"); testing.Short() && !slices.Contains(fleetsInShort, name) {
+		t.Skip("SKIPPED: several nodes take long; without -short it runs")
+	}
 	f := &fleet{TB: t, dir: t.TempDir(), nodes: map[string]*member{}, acks: map[string]chan string{}, offset: map[string]time.Duration{}, with: with}
 	t.Cleanup(f.stopAll)
 	f.startMany(n)

@@ -99,6 +99,9 @@ func answerErr(peer string, status byte, body []byte) error {
 	case answerOK:
 		return nil
 	case answerNoHandler:
+		if len(body) > 0 {
+			return fmt.Errorf("%w: %s", ErrNoHandler, body)
+		}
 		return ErrNoHandler
 	case answerBusy:
 		return ErrBusy

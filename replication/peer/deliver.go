@@ -51,7 +51,7 @@ func (n *Network) deliver(l *link, e raftwire.Envelope, command any) {
 	n.mu.Unlock()
 	switch {
 	case t == nil:
-		l.answerRaft(e.ID, answerError, []byte(fmt.Sprintf("group %d doesn't run here", e.Group)))
+		l.answerRaft(e.ID, answerNoHandler, []byte(fmt.Sprintf("group %d doesn't run here", e.Group)))
 		return
 	case t.replica != e.Target:
 		l.answerRaft(e.ID, answerWrongReplica, []byte(fmt.Sprintf("for %s, this is %s", e.Target, t.replica)))

@@ -113,7 +113,7 @@ func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.App
 // saysNothing reports whether a request may be dropped. One that can't be sent any
 // more isn't dropped, so that raft hears of it.
 func (p *pipeline) saysNothing(args *raft.AppendEntriesRequest, now time.Time) bool {
-	if len(args.Entries) > 0 {
+	if len(args.Entries) > 0 || p.t.n.link(p.l.name) != p.l {
 		return false
 	}
 	p.mu.Lock()

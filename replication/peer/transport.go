@@ -2,6 +2,7 @@ package peer
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -24,6 +25,9 @@ const (
 	voteTimeout    = 3 * time.Second
 	// reconnectFor is how long entries for a peer that isn't connected wait for it.
 	reconnectFor = 15 * time.Second
+	// notStartedYet is how long after it was told that a replica doesn't run there a
+	// node is asked again.
+	notStartedYet = 25 * time.Millisecond
 )
 
 // The first byte of a message of kind Raft or Append.
@@ -231,35 +235,56 @@ func isHeartbeat(args *raft.AppendEntriesRequest) bool {
 // AppendEntries implements raft.Transport. args.Entries is cut short where it is
 // larger than one RPC should be; raft sends the rest next.
 func (t *Transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
-	kind, lane := wire.Append, uint32(t.group)
-	heartbeat := isHeartbeat(args)
-	l := t.n.link(nodeOf(target))
-	switch {
-	case heartbeat:
-		kind, lane = wire.Raft, 0
-		if t.Beat > 0 && l != nil {
-			select {
-			case <-t.n.nextBeat(t.Beat):
-			case <-t.ctx.Done():
-				return raft.ErrTransportShutdown
-			}
-		}
-	case l == nil:
-		l = t.n.waitLink(t.ctx, nodeOf(target), reconnectFor)
+	if !isHeartbeat(args) {
+		return t.appendPatiently(id, target, args, resp)
 	}
+	l := t.n.link(nodeOf(target))
 	if l == nil {
 		return ErrNoPeer
 	}
+	if t.Beat > 0 {
+		select {
+		case <-t.n.nextBeat(t.Beat):
+		case <-t.ctx.Done():
+			return raft.ErrTransportShutdown
+		}
+	}
+	return t.appendOnce(l, id, args, resp, wire.Raft, 0)
+}
+
+// appendPatiently waits for a follower that isn't connected, or whose replica isn't
+// started yet. An error would make raft wait longer with each, up to ten seconds, and
+// a node that is back for long would be sent nothing.
+func (t *Transport) appendPatiently(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	shorten(args)
-	began := time.Now()
-	doubts := t.doubts.Load()
+	for end := time.Now().Add(reconnectFor); ; {
+		l := t.n.waitLink(t.ctx, nodeOf(target), time.Until(end))
+		if l == nil {
+			return ErrNoPeer
+		}
+		began := time.Now()
+		doubts := t.doubts.Load()
+		err := t.appendOnce(l, id, args, resp, wire.Append, uint32(t.group))
+		if err == nil && resp.Success && resp.Term <= args.Term {
+			t.commits.remember(id, position{l, ackedBy(args, doubts, began), args.LeaderCommitIndex, args.RPCHeader})
+		}
+		if !errors.Is(err, ErrNoHandler) || time.Now().After(end) {
+			return err
+		}
+		select {
+		case <-time.After(notStartedYet):
+		case <-t.ctx.Done():
+			return raft.ErrTransportShutdown
+		}
+	}
+}
+
+func (t *Transport) appendOnce(l *link, id raft.ServerID, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse, kind wire.Kind, lane uint32) error {
 	err := t.roundTrip(l, kind, lane, appendTimeout, resp, func(rpc uint64) ([][]byte, error) {
 		return raftwire.EncodeAppend(t.envelope(rpc, id), args), nil
 	})
 	if err == nil && (!resp.Success || resp.Term > args.Term) {
 		t.doubts.Add(1)
-	} else if err == nil && !heartbeat {
-		t.commits.remember(id, position{l, ackedBy(args, doubts, began), args.LeaderCommitIndex, args.RPCHeader})
 	}
 	return err
 }

@@ -33,7 +33,7 @@ var arrows = map[string][]string{
 
 // pure lists packages whose results must be the same on every replica: no clock,
 // no randomness, no goroutine.
-var pure = []string{"topics", "topics/subject", "topics/consumer", "topics/catalogue", "topics/interest", "topics/value", "topics/expr", "topics/filter"}
+var pure = []string{"topics", "topics/subject", "topics/consumer", "topics/catalogue", "topics/interest", "topics/value", "topics/expr", "topics/filter", "topics/schema"}
 
 type source struct {
 	path string // from the root of the module, with slashes

@@ -31,8 +31,12 @@ type executor struct {
 	inBytes  int
 	outBytes int
 	fired    bool
-	at       stream.Position // the record that is taken, for errors
-	draws    uint64          // how often Random was asked
+	firing   bool              // a timer does, now
+	windows  int               // how many steps that sum up records are above the current one
+	sums     []bool            // by node: it is one of them
+	alike    map[uint64]uint64 // outputs of the record or moment, by what they are
+	at       stream.Position   // the record that is taken, for errors
+	draws    uint64            // how often Random was asked
 	counts   map[counter]uint64
 	flows    [][2]uint64 // by node: records in and out, which are counted most
 	ticks    []int32     // undo log of flows: twice the node, and one for out
@@ -57,6 +61,7 @@ func (x *executor) init(i *Instance) {
 		if _, ok := node.Node.(stream.Watcher); ok {
 			x.watchers = append(x.watchers, n)
 		}
+		x.sums = append(x.sums, node.Span != 0 && node.Kind != "join")
 	}
 }
 
@@ -70,6 +75,7 @@ func (x *executor) begin(o *state.Overlay, clock stream.Time, before *moment) {
 	x.now.clock = clock
 	x.reads, x.outputs = nil, nil
 	x.inBytes, x.outBytes, x.draws, x.depth, x.fired = 0, 0, 0, 0, false
+	x.firing, x.windows = false, 0
 	x.counts, x.written, x.added, x.ticks = map[counter]uint64{}, x.written[:0], x.added[:0], x.ticks[:0]
 	clear(x.flows)
 }
@@ -112,6 +118,7 @@ func (x *executor) back(m mark) {
 	x.uncount(m.counts, 0)
 	x.now.tracker.CopyFrom(x.saved)
 	x.event, x.now.timers, x.draws, x.depth = m.event, m.timers, m.draws, 0
+	x.firing, x.windows = false, 0
 }
 
 func (x *executor) count(node uint16, name string, n uint64) {
@@ -186,7 +193,18 @@ func (x *executor) emit(sink int, r *stream.Record) error {
 	if err != nil {
 		return x.failed(failure{name: s.Name, policy: s.Policy, err: err, r: r})
 	}
-	x.outputs = append(x.outputs, Output{Sink: sink, Subject: out.Subject, Header: out.Header, Payload: out.Payload})
+	o := Output{Sink: sink, Subject: out.Subject, Header: out.Header, Payload: out.Payload}
+	if x.now.back != nil {
+		keep := false
+		if keep, o.Again = x.judge(); !keep {
+			x.count(uint16(0xffff-x.at.Input), "withheld", 1)
+			return nil
+		}
+		if x.i.graph.Recovery == graph.Upstream {
+			o.ID = x.identity(sink, r, &out)
+		}
+	}
+	x.outputs = append(x.outputs, o)
 	x.outBytes += len(out.Subject) + len(out.Header) + len(out.Payload)
 	return nil
 }
@@ -207,6 +225,10 @@ func (x *executor) call(n int, key []byte, in invocation) error {
 		x.uncount(counts, ticks)
 		x.now.timers, x.draws = timers, draws
 		return x.failed(failure{name: node.Name, policy: node.Policy, node: node, err: err, r: in.r, stack: stack})
+	}
+	if x.sums[n] {
+		x.windows++
+		defer func() { x.windows-- }()
 	}
 	for k := range c.emitted {
 		e := &c.emitted[k]

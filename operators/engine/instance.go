@@ -29,7 +29,8 @@ type Instance struct {
 	open []*pending // steps that were run and aren't committed, oldest first
 	now  moment     // after the last of them
 
-	exec executor // scratch of the step that runs
+	exec    executor // scratch of the step that runs
+	rewound bool     // the state has been rewound, and no step has said so yet
 }
 
 // moment is where an operator stands between two steps, besides what nodes keep.
@@ -39,6 +40,7 @@ type moment struct {
 	tracker *eventtime.Tracker
 	ends    []topics.Sequence // by input: the last sequence read
 	timers  [2]stream.Time    // by kind: no timer is due before
+	back    *rollback         // of upstream and amnesia
 }
 
 type pending struct {
@@ -74,7 +76,7 @@ func Open(g *graph.Graph, st state.Store, o Options) (*Instance, error) {
 // reload takes where it stands from the store.
 func (i *Instance) reload() error {
 	m := moment{seq: i.store.Seq(), clock: i.o.Clock, ends: make([]topics.Sequence, len(i.graph.Inputs))}
-	m.tracker = eventtime.New(i.graph.Time, len(i.graph.Inputs), i.o.Clock)
+	m.tracker = i.tracker()
 	for _, part := range []struct {
 		key  []byte
 		load func(b []byte) error
@@ -112,9 +114,16 @@ func (i *Instance) reload() error {
 			return fmt.Errorf("open operator %s: %w: %w", i.graph.Name, ErrState, err)
 		}
 	}
+	if err := i.loadBack(&m); err != nil {
+		return fmt.Errorf("open operator %s: %w", i.graph.Name, err)
+	}
 	m.timers = [2]stream.Time{stream.TimeMin, stream.TimeMin} // to be looked for
 	i.open, i.now = nil, m
 	return nil
+}
+
+func (i *Instance) tracker() *eventtime.Tracker {
+	return eventtime.New(i.graph.Time, len(i.graph.Inputs), i.o.Clock)
 }
 
 // Seq returns the last step, committed or not.
@@ -158,7 +167,7 @@ func (i *Instance) Commit(seq uint64) error {
 	if err := i.store.Apply(delta, seq); err != nil {
 		return fmt.Errorf("commit step %d of operator %s: %w", seq, i.graph.Name, err)
 	}
-	i.open = i.open[1:]
+	i.open, i.rewound = i.open[1:], false
 	if len(i.open) > 0 {
 		i.open[0].overlay.Rebase(i.store)
 	}
@@ -173,8 +182,8 @@ func (i *Instance) Apply(s *Step, read func(r Read) ([]topics.Message, error)) e
 		return fmt.Errorf("step %d of epoch %d behind step %d of epoch %d of operator %s: %w", s.Seq, s.Epoch, i.now.seq, i.o.Epoch, i.graph.Name, ErrOrder)
 	}
 	if s.Delta != nil {
-		if err := i.store.Apply(s.Delta, s.Seq); err != nil {
-			return fmt.Errorf("apply step %d of operator %s: %w", s.Seq, i.graph.Name, err)
+		if err := TakeIn(i.store, s); err != nil {
+			return fmt.Errorf("operator %s: %w", i.graph.Name, err)
 		}
 		return i.reload()
 	}

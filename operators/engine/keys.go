@@ -40,6 +40,11 @@ var (
 	metaTracker = []byte{spaceMeta, 't'}
 	metaInputs  = []byte{spaceMeta, 'i'}
 	metaCounts  = []byte{spaceMeta, 'n'} // followed by node(2) and the counter's name
+
+	// Of recovery upstream and amnesia; metaHollow is never in a step.
+	metaHollow   = []byte{spaceMeta, 'h'}
+	metaPlaces   = []byte{spaceMeta, 'p'}
+	metaRollback = []byte{spaceMeta, 'r'}
 )
 
 func appendStateKey(dst []byte, node uint16, key []byte, name string, sub []byte) []byte {

@@ -47,5 +47,10 @@ func OfNode(key []byte) (node uint16, own bool) {
 // Own tells whether a key is one of those that the engine keeps for itself and that go
 // on with another graph: its clock and how far it has read.
 func Own(key []byte) bool {
-	return bytes.Equal(key, metaClock) || bytes.Equal(key, metaTracker) || bytes.Equal(key, metaInputs)
+	for _, own := range [][]byte{metaClock, metaTracker, metaInputs, metaHollow, metaPlaces, metaRollback} {
+		if bytes.Equal(key, own) {
+			return true
+		}
+	}
+	return false
 }

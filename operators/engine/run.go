@@ -164,6 +164,7 @@ func (x *executor) record(a *Arrival) error {
 		Origin: stream.Position{Input: a.Input, Sequence: a.Message.Sequence},
 	}
 	x.at = r.Origin
+	clear(x.alike)
 	pass, err := x.decode(a, r)
 	if err != nil {
 		return x.failed(failure{name: in.Name, policy: in.Policy, count: -1 - a.Input, err: err, r: r, message: a.Message})
@@ -248,11 +249,10 @@ func (x *executor) end(all bool, ends []topics.Sequence) moment {
 	x.now.seq++
 	x.overlay.Put(metaClock, binary.AppendVarint(nil, int64(x.now.clock)))
 	x.overlay.Put(metaTracker, x.now.tracker.AppendTo(nil))
-	var b []byte
-	for _, e := range x.now.ends {
-		b = binary.AppendUvarint(b, uint64(e))
+	x.overlay.Put(metaInputs, encodeEnds(x.now.ends))
+	if x.now.back != nil {
+		x.note()
 	}
-	x.overlay.Put(metaInputs, b)
 	x.writeCounts()
 	return x.now
 }

@@ -27,6 +27,8 @@ type Step struct {
 
 	// Delta is what changed in the state; nil in a step that standbys run again.
 	Delta []byte
+	// Progress: Delta has only how far the operator has come, not what its steps remember.
+	Progress bool
 	// Digest is of Delta and Outputs.
 	Digest uint64
 
@@ -47,6 +49,10 @@ type Output struct {
 	Subject string
 	Header  []byte
 	Payload []byte
+	// ID is the same when the output comes again, and Again tells that it may have come
+	// before: both of recovery upstream only.
+	ID    string
+	Again bool
 }
 
 // ErrStep means that bytes are no step.
@@ -84,7 +90,11 @@ func (s *Step) Append(dst []byte) []byte {
 	if s.Delta == nil {
 		return append(dst, 0)
 	}
-	return append(append(dst, 1), s.Delta...)
+	kind := byte(1)
+	if s.Progress {
+		kind = 2
+	}
+	return append(append(dst, kind), s.Delta...)
 }
 
 // ParseStep reads what Append wrote. Delta is a part of b.
@@ -119,7 +129,8 @@ func ParseStep(b []byte) (*Step, error) {
 		if len(p.b) > 9 {
 			return nil, fmt.Errorf("%w: something follows it", ErrStep)
 		}
-	case 1:
+	case 1, 2:
+		s.Progress = p.b[8] == 2
 		s.Delta = p.b[9:len(p.b):len(p.b)]
 	default:
 		return nil, fmt.Errorf("%w: neither with nor without a delta", ErrStep)

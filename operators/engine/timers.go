@@ -16,6 +16,8 @@ import (
 // fire fires a kind's timers up to and with a time, those that are set meanwhile
 // included.
 func (x *executor) fire(kind stream.TimerKind, until stream.Time) error {
+	x.firing = true
+	defer func() { x.firing = false }()
 	for x.now.timers[kind] <= until {
 		from := appendTimerTime(nil, kind, x.now.timers[kind])
 		first, _, ok, err := state.First(x.overlay, from, []byte{spaceTimer, byte(kind) + 1})
@@ -58,6 +60,7 @@ func (x *executor) moment(kind stream.TimerKind, at stream.Time) error {
 	if err != nil {
 		return err
 	}
+	clear(x.alike)
 	x.now.timers[kind] = at + 1 // whoever sets an earlier one says so
 	for n, keys := range due {
 		node := &x.i.graph.Nodes[n]

@@ -32,6 +32,9 @@ type Graph struct {
 	State      StateConfig
 	Limits     Limits
 	Class      stream.Class // the worst of the nodes'
+	// Span is how long after its event time a record may matter to what comes out: the
+	// most over all ways through the graph; negative: for ever.
+	Span time.Duration
 
 	JSON   []byte   // the canonical form of the spec
 	Digest [32]byte // SHA-256 of JSON: what a deployment pins
@@ -132,7 +135,9 @@ type Node struct {
 	ID     uint16            // its state's place; stays the same over versions
 	// Lag is by how much the node's watermark is behind that of the inputs, since what
 	// is in front of it gives results late.
-	Lag    time.Duration
+	Lag time.Duration
+	// Span is how long a record matters to the node; negative: for ever.
+	Span   time.Duration
 	Config string // canonical text of its configuration: what decides if state fits
 }
 

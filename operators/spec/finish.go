@@ -4,8 +4,10 @@ import (
 	"hash/fnv"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/heraldmq/herald/operators/graph"
+	"github.com/heraldmq/herald/operators/steps"
 	"github.com/heraldmq/herald/operators/stream"
 )
 
@@ -21,6 +23,7 @@ func (c *compiler) finish() {
 		return
 	}
 	c.class()
+	c.spans()
 	c.recovery()
 	c.places()
 	c.reads()
@@ -59,6 +62,35 @@ func (c *compiler) class() {
 	}
 	if c.clock() {
 		c.g.Class = stream.Arbitrary
+	}
+}
+
+// spans finds for how long a record matters: along each way through the graph the spans
+// of its steps add up, since what a step gives late is what the next one begins with.
+func (c *compiler) spans() {
+	reach := make([]time.Duration, len(c.g.Nodes))
+	for i := range c.g.Nodes {
+		n := &c.g.Nodes[i]
+		if n.Class > stream.Repeatable {
+			n.Span = steps.Span(n.Node)
+		}
+		if n.Span < 0 || reach[i] < 0 {
+			c.g.Span = steps.Unbounded
+			return
+		}
+		reach[i] += n.Span
+		c.g.Span = max(c.g.Span, reach[i])
+		outs := slices.Clone(n.Outs)
+		for _, edges := range n.Sides {
+			outs = append(outs, edges)
+		}
+		for _, edges := range outs {
+			for _, e := range edges {
+				if e.Node >= 0 {
+					reach[e.Node] = max(reach[e.Node], reach[i])
+				}
+			}
+		}
 	}
 }
 

@@ -80,7 +80,11 @@ var ErrDelta = errors.New("not a delta of operator state")
 // Delta is what a step changes, as bytes: for each key, in order, its length and
 // bytes, then 0 for a removal, or the value's length plus one and its bytes.
 
-// appendChange appends one change to a delta.
+// AppendChange appends one change to a delta; a delta has its keys in order.
+func AppendChange(dst, key, v []byte, deleted bool) []byte {
+	return appendChange(dst, string(key), v, deleted)
+}
+
 func appendChange(dst []byte, key string, v []byte, deleted bool) []byte {
 	dst = append(binary.AppendUvarint(dst, uint64(len(key))), key...)
 	if deleted {

@@ -5,8 +5,12 @@
 // A Node owns a directory. It runs a small number of groups; each is one
 // hashicorp/raft instance with its own state machine. The data groups share one
 // write-ahead log (package wal): whatever all of them have to store goes out in
-// one write and one fdatasync. Group 0, the catalogue, keeps its log in
-// raft-boltdb (package boltlog), because it is small and rarely written.
+// one write and one fdatasync. Group 0, the catalogue, has a log of the same kind for
+// itself: its few entries stay until the next snapshot of the catalogue, and would keep
+// the segments of all the others from being recycled. Versions before kept it in
+// raft-boltdb; such a log is moved at the first start (package boltlog). What group 0 must
+// never forget (its vote, and how far its log has come) is noted a second time in
+// raft-boltdb (package witness), so that a lost or rolled back file is noticed.
 //
 //	Open ──► Node ──Start──► Group ──Propose──► raft ──StoreLogs──► wal
 //	                           ▲                  │
@@ -34,9 +38,11 @@
 //
 //	LOCK                 held while a process has the node open; its pid
 //	NODE                 the identity of the node, with a checksum
-//	meta/                group 0: log.bolt and its marker
+//	meta/wal/            group 0's log
+//	meta/marker          says to versions before that the log is not in log.bolt any more
 //	wal/                 segments and marker of the shared log
 //	stable/<group>       term, vote and incarnation
+//	stable/0.bolt        group 0's witness
 //	groups/<group>/      the state machine's own files, and snapshots/
 //	damaged/             what could not be used, moved there and never touched again
 package replication

@@ -94,4 +94,4 @@ func (p persister) Persist(sink raft.SnapshotSink) error { return p.Snapshot.Per
 // complete tells whether the machine's snapshots hold its whole state. Those of a
 // data group's machine are manifests of its files: they are worth no more than
 // what has been flushed.
-func (g *Group) complete() bool { return g.wal == nil }
+func (g *Group) complete() bool { return g.id == topics.CatalogueGroup }

@@ -25,7 +25,8 @@ type Group struct {
 	machine   *machine
 	raft      *raft.Raft
 	logs      raft.LogStore // the bare store, without wrappers
-	wal       *wal.Group    // logs, for a data group
+	wal       *wal.Group    // the same
+	own       *wal.Log      // the log it is in, of group 0; data groups share the node's
 	snapshots *snapshot.Store
 	anchor    *guard.Anchor
 	closers   []io.Closer
@@ -116,12 +117,8 @@ func (g *Group) LastIndex() topics.Index { return topics.Index(g.raft.LastIndex(
 func (g *Group) Committed() topics.Index { return topics.Index(g.raft.CommitIndex()) }
 
 // Entry returns an entry's data if it is still in memory. It is shared: it must
-// not be changed, and stays valid for as long as it is referenced. Group 0 keeps
-// none.
+// not be changed, and stays valid for as long as it is referenced.
 func (g *Group) Entry(i topics.Index) ([]byte, bool) {
-	if g.wal == nil {
-		return nil, false
-	}
 	return g.wal.Entry(uint64(i))
 }
 
@@ -140,9 +137,7 @@ func (g *Group) Flushed(i topics.Index) error {
 		g.flushed1, g.flushed = g.flushed, uint64(i)
 	}
 	g.flushMu.Unlock()
-	if g.wal != nil {
-		g.wal.Release(uint64(i))
-	}
+	g.wal.Release(uint64(i))
 	if g.backlog.Load() >= g.snapshotBytes() {
 		signal(g.wanted)
 	}

@@ -112,13 +112,14 @@ func signal(c chan struct{}) {
 	}
 }
 
-// noSpace tells whether the disk is too full for more. The log of group 0 has no
-// reserve of its own and nobody who watches for it, so it has a look itself.
+// noSpace tells whether the disk is too full for more. Group 0's log is written to too
+// rarely to know by itself, so it has a look first.
 func (g *Group) noSpace() bool {
-	if g.wal == nil {
-		g.node.wal.CheckSpace()
+	if g.own == nil {
+		return g.node.wal.NoSpace()
 	}
-	return g.node.wal.NoSpace()
+	g.node.wal.CheckSpace()
+	return g.node.wal.NoSpace() || g.own.NoSpace()
 }
 
 // admitLocked counts a proposal as given to raft.

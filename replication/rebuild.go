@@ -41,6 +41,9 @@ func (g *Group) rebuild(sm StateMachine, votes *stable.Store, found bool) error 
 	if err := g.checkVotes(votes, snap.Term, last); err != nil {
 		return err
 	}
+	if noted := g.noted(); noted > max(last, snap.Index) {
+		return &LostLogError{Group: g.id, Applied: topics.Index(noted), Last: topics.Index(max(last, snap.Index))}
+	}
 	if last == 0 && snap.Index == 0 {
 		return g.bootstrap(applied, votes, found)
 	}
@@ -59,15 +62,6 @@ func (g *Group) rebuild(sm StateMachine, votes *stable.Store, found bool) error 
 	}
 	if last > snap.Index && first > snap.Index+1 {
 		return &GapError{Group: g.id, Applied: topics.Index(snap.Index), First: topics.Index(first)}
-	}
-	if g.wal == nil {
-		// The write-ahead log has been read as a whole. This one hasn't, and raft
-		// would panic over damage.
-		for i := snap.Index + 1; i <= last; i++ {
-			if err := g.logs.GetLog(i, new(raft.Log)); err != nil {
-				return fmt.Errorf("read entry %d of the log: %w", i, err)
-			}
-		}
 	}
 	g.applied.Store(applied)
 	return g.inherit(applied, last)

@@ -127,9 +127,11 @@ func (n *Node) clear(id topics.GroupID, away func(path string) error) error {
 	number := strconv.FormatUint(uint64(id), 10)
 	// The log first: a crash in between is noticed at the next start, since what is
 	// left says that there was one (LostLogError).
-	paths := []string{filepath.Join(n.cfg.Dir, "stable", number), filepath.Join(n.cfg.Dir, "groups", number)}
+	// The witness is last, since it knows of all the others.
+	votes := filepath.Join(n.cfg.Dir, "stable", number)
+	paths := []string{filepath.Join(n.cfg.Dir, "groups", number), votes}
 	if id == topics.CatalogueGroup {
-		paths = append(paths, filepath.Join(n.cfg.Dir, "meta"))
+		paths = append([]string{filepath.Join(n.cfg.Dir, "meta")}, append(paths, votes+".bolt")...)
 	} else if err := n.wal.Group(uint32(id)).Drop(); err != nil {
 		return err
 	}

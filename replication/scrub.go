@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"time"
-
-	"github.com/hashicorp/raft"
 )
 
 // Scrubber is a StateMachine with files of its own that can be checked. Scrub reads
@@ -152,9 +150,6 @@ func notDamage(err error, found func(error)) error {
 }
 
 func (g *Group) scrubLog(ctx context.Context, pace func(ctx context.Context, bytes int64) error, found func(error)) error {
-	if g.wal == nil {
-		return g.scrubEntries(ctx, pace, found)
-	}
 	for next := uint64(1); next > 0; {
 		var bytes int64
 		var err error
@@ -163,32 +158,6 @@ func (g *Group) scrubLog(ctx context.Context, pace func(ctx context.Context, byt
 			return err
 		}
 		if err := pace(ctx, bytes); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// scrubEntries reads the log of group 0, which checks what it reads.
-func (g *Group) scrubEntries(ctx context.Context, pace func(ctx context.Context, bytes int64) error, found func(error)) error {
-	first, err := g.logs.FirstIndex()
-	if err != nil {
-		return notDamage(err, found)
-	}
-	last, err := g.logs.LastIndex()
-	if err != nil {
-		return notDamage(err, found)
-	}
-	for i := max(first, 1); i <= last; i++ {
-		var l raft.Log
-		err := g.logs.GetLog(i, &l)
-		if errors.Is(err, raft.ErrLogNotFound) {
-			continue // trimmed meanwhile
-		}
-		if err = notDamage(err, found); err != nil {
-			return err
-		}
-		if err := pace(ctx, int64(len(l.Data))); err != nil {
 			return err
 		}
 	}

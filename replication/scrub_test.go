@@ -39,7 +39,7 @@ func TestScrubReadsTheLogOnTheDisk(t *testing.T) {
 			}
 			pattern := "wal/*.seg"
 			if id == 0 {
-				pattern = "meta/log.bolt"
+				pattern = "meta/wal/*.seg"
 			}
 			hurt(t, filepath.Join(dir, pattern), needle)
 			r, err = g.ScrubNow(t.Context())

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
-	"github.com/heraldmq/herald/replication/boltlog"
 	"github.com/heraldmq/herald/replication/guard"
 	"github.com/heraldmq/herald/replication/snapshot"
 	"github.com/heraldmq/herald/replication/stable"
@@ -50,7 +49,7 @@ func (n *Node) start(id topics.GroupID, sm StateMachine, o StartOptions) (_ *Gro
 	if n.links != nil {
 		incarnation = newIncarnation()
 	}
-	votes, err := stable.Open(n.cfg.FS, filepath.Join(n.cfg.Dir, "stable"), n.cfg.NodeID, uint32(id), incarnation)
+	votes, err := g.openVotes(incarnation)
 	if err != nil {
 		return nil, err
 	}
@@ -63,6 +62,22 @@ func (n *Node) start(id topics.GroupID, sm StateMachine, o StartOptions) (_ *Gro
 		return nil, err
 	}
 	return g, g.run(votes)
+}
+
+// openVotes opens term and vote; of group 0, in which they decide who steers the cluster,
+// with a witness, which also notes how far its log has come.
+func (g *Group) openVotes(incarnation string) (*stable.Store, error) {
+	n := g.node
+	dir := filepath.Join(n.cfg.Dir, "stable")
+	if g.id != topics.CatalogueGroup {
+		return stable.Open(n.cfg.FS, dir, n.cfg.NodeID, uint32(g.id), incarnation)
+	}
+	w, err := g.openWitness()
+	if err != nil {
+		return nil, err
+	}
+	g.logs = newFloor(g, g.logs, w)
+	return stable.OpenWitnessed(n.cfg.FS, dir, n.cfg.NodeID, uint32(g.id), incarnation, voteWitness{w})
 }
 
 // newIncarnation returns what tells a new replica from earlier ones.
@@ -86,17 +101,7 @@ func (g *Group) openLog() error {
 		g.logs = g.wal
 		return g.node.wal.Damage(uint32(g.id))
 	}
-	dir := filepath.Join(g.node.cfg.Dir, "meta")
-	if err := g.node.cfg.FS.MkdirAll(dir); err != nil { // a reset takes it away
-		return fmt.Errorf("open the catalogue's log: %w", err)
-	}
-	l, err := boltlog.Open(g.node.cfg.FS, dir)
-	if err != nil {
-		return err
-	}
-	g.logs = l
-	g.closers = append(g.closers, l)
-	return nil
+	return g.openCatalogueLog()
 }
 
 func (g *Group) openSnapshots() error {
@@ -121,8 +126,9 @@ func (g *Group) run(votes *stable.Store) error {
 	n := g.node
 	what := fmt.Sprintf("group %d", g.id)
 	logs := &guard.Logs{LogStore: g.anchor, What: what, Fatal: n.fail, Stored: g.tips.stored}
-	if g.wal == nil {
-		logs.Deadline, logs.Slow, logs.Slowed = n.cfg.WriteDeadline, n.cfg.SlowWrite, n.slowed // the write-ahead log has its own
+	if g.id == topics.CatalogueGroup {
+		// The write-ahead log has its own; this is also for what the witness is told.
+		logs.Deadline, logs.Slow, logs.Slowed = n.cfg.WriteDeadline, n.cfg.SlowWrite, n.slowed
 		logs.Appended = func(took time.Duration) { n.append.Observe(took.Seconds()) }
 	}
 	trans, loop, err := g.transport()

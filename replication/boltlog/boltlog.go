@@ -1,7 +1,8 @@
-// Package boltlog is the log of group 0, the catalogue: raft-boltdb with what it
-// lacks. raft-boltdb and bbolt check no data page: a flipped bit is returned as
-// data, a damaged meta page silently takes the file one transaction back, and a
-// file that was cut panics. Here
+// Package boltlog reads the log of group 0, the catalogue, as versions before kept it:
+// in raft-boltdb, with what that lacks. It is read once, to move the entries to a log of
+// package wal, and then retired. raft-boltdb and bbolt check no data page: a flipped bit
+// is returned as data, a damaged meta page silently takes the file one transaction back,
+// and a file that was cut panics. Here
 //
 //   - every entry carries a checksum over its index, term, type and bytes, checked
 //     at each read;
@@ -9,7 +10,8 @@
 //     a file that has gone back is noticed;
 //   - a panic of bbolt becomes a *disk.CorruptError.
 //
-// The catalogue is written rarely; three syncs per append are no burden.
+// The marker stays behind and says that the log has moved, in a way that makes versions
+// before refuse the directory: they find entries missing.
 package boltlog
 
 import (
@@ -31,6 +33,9 @@ import (
 const (
 	sumSize = 4
 
+	fileName   = "log.bolt"
+	markerName = "marker"
+
 	markerSlot  = 32
 	markerSpace = 4096
 	markerMagic = "HBMK"
@@ -38,8 +43,7 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Log is a raft.LogStore. Its methods may be called by any number of goroutines:
-// raft stores on its main goroutine and trims on its snapshot goroutine.
+// Log is such a log. Its methods may be called by any number of goroutines.
 type Log struct {
 	bolt *raftboltdb.BoltStore
 	name string // of the bbolt file
@@ -55,11 +59,9 @@ type position struct {
 	index, term uint64
 }
 
-var _ raft.LogStore = (*Log)(nil)
-
 // Open opens or makes the log in a directory, which must exist and be locked.
 func Open(fsys disk.FS, dir string) (*Log, error) {
-	l := &Log{name: filepath.Join(dir, "log.bolt")}
+	l := &Log{name: filepath.Join(dir, fileName)}
 	err := l.guard(func() (err error) {
 		l.bolt, err = raftboltdb.New(raftboltdb.Options{
 			Path: l.name,
@@ -79,20 +81,23 @@ func Open(fsys disk.FS, dir string) (*Log, error) {
 	return l, nil
 }
 
-// guard turns a panic of bbolt, which is how it meets damage, into an error; also
-// the fault of reading its memory map behind the end of a file that was cut.
-func (l *Log) guard(f func() error) (err error) {
+func (l *Log) guard(f func() error) error { return Guard(l.name, f) }
+
+// Guard turns a panic of bbolt, which is how it meets damage in the file of that name,
+// into a *disk.CorruptError; also the fault of reading its memory map behind the end of a
+// file that was cut.
+func Guard(name string, f func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if r := recover(); r != nil {
-			err = &disk.CorruptError{File: l.name, Offset: -1, Reason: fmt.Sprint(r)}
+			err = &disk.CorruptError{File: name, Offset: -1, Reason: fmt.Sprint(r)}
 		}
 	}()
 	return f()
 }
 
 func (l *Log) openMarker(fsys disk.FS, dir string) error {
-	name := filepath.Join(dir, "marker")
+	name := filepath.Join(dir, markerName)
 	lastIndex, err := l.LastIndex()
 	if err != nil {
 		return err
@@ -112,23 +117,27 @@ func (l *Log) openMarker(fsys disk.FS, dir string) error {
 		return err
 	}
 	l.file = f
-	found := false
-	for slot := range int64(2) {
-		b := make([]byte, markerSlot)
-		if n, err := f.ReadAt(b, slot*markerSpace); n < markerSlot && err != nil {
-			continue
-		}
-		if gen, p, ok := parseMarker(b); ok && (!found || gen > l.gen) {
-			l.gen, l.last, found = gen, p, true
-		}
-	}
-	if !found {
+	var found bool
+	if l.gen, l.last, found = readMarker(f); !found {
 		if lastIndex == 0 { // a crash while it was made
 			return errors.Join(l.put(position{}), l.mark(position{}), fsys.SyncDir(dir))
 		}
 		return &disk.CorruptError{File: name, Offset: -1, Reason: "neither generation is readable"}
 	}
 	return l.compare(lastIndex)
+}
+
+func readMarker(f disk.File) (gen uint64, last position, found bool) {
+	for slot := range int64(2) {
+		b := make([]byte, markerSlot)
+		if n, err := f.ReadAt(b, slot*markerSpace); n < markerSlot && err != nil {
+			continue
+		}
+		if g, p, ok := parseMarker(b); ok && (!found || g > gen) {
+			gen, last, found = g, p, true
+		}
+	}
+	return gen, last, found
 }
 
 // compare notices a log that has gone back behind its marker.
@@ -195,19 +204,19 @@ func (l *Log) mark(p position) error {
 	return nil
 }
 
-// FirstIndex implements raft.LogStore.
+// FirstIndex returns the first index, 0 when there is none.
 func (l *Log) FirstIndex() (i uint64, err error) {
 	err = l.guard(func() (err error) { i, err = l.bolt.FirstIndex(); return err })
 	return i, err
 }
 
-// LastIndex implements raft.LogStore.
+// LastIndex returns the last index, 0 when there is none.
 func (l *Log) LastIndex() (i uint64, err error) {
 	err = l.guard(func() (err error) { i, err = l.bolt.LastIndex(); return err })
 	return i, err
 }
 
-// GetLog implements raft.LogStore. Damage is a *disk.CorruptError.
+// GetLog reads an entry. Damage is a *disk.CorruptError.
 func (l *Log) GetLog(index uint64, log *raft.Log) error {
 	var e raft.Log
 	if err := l.guard(func() error { return l.bolt.GetLog(index, &e) }); err != nil {
@@ -240,10 +249,10 @@ func sum(e *raft.Log, data []byte) uint32 {
 	return crc32.Update(crc, castagnoli, e.Extensions)
 }
 
-// StoreLog implements raft.LogStore.
+// StoreLog appends an entry.
 func (l *Log) StoreLog(log *raft.Log) error { return l.StoreLogs([]*raft.Log{log}) }
 
-// StoreLogs implements raft.LogStore: the entries are durable on return.
+// StoreLogs appends entries, durably, as versions before did.
 func (l *Log) StoreLogs(logs []*raft.Log) error {
 	if len(logs) == 0 {
 		return nil
@@ -263,31 +272,6 @@ func (l *Log) StoreLogs(logs []*raft.Log) error {
 	}
 	last := logs[len(logs)-1]
 	return l.mark(position{index: last.Index, term: last.Term})
-}
-
-// DeleteRange implements raft.LogStore.
-func (l *Log) DeleteRange(from, to uint64) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if to >= l.last.index && l.last.index != 0 && from <= l.last.index {
-		// First lower what must be there, or a crash in between would look like a
-		// log that has gone back.
-		var before position
-		var e raft.Log
-		switch err := l.GetLog(from-1, &e); {
-		case err == nil:
-			before = position{index: e.Index, term: e.Term}
-		case !errors.Is(err, raft.ErrLogNotFound):
-			return err
-		}
-		if err := l.mark(before); err != nil {
-			return err
-		}
-	}
-	if err := l.guard(func() error { return l.bolt.DeleteRange(from, to) }); err != nil {
-		return fmt.Errorf("delete from the catalogue's log: %w", err)
-	}
-	return nil
 }
 
 // Close closes the files.

@@ -39,32 +39,61 @@ func fill(t *testing.T, dir string, n uint64) {
 	}
 }
 
-func TestKeepsAndDeletes(t *testing.T) {
+func TestKeeps(t *testing.T) {
 	dir := t.TempDir()
 	fill(t, dir, 10)
 	l := mustOpen(t, dir)
-	if err := errors.Join(l.DeleteRange(1, 3), l.DeleteRange(8, 10), l.StoreLog(&raft.Log{Index: 8, Term: 2, Data: []byte("x")})); err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	l = mustOpen(t, dir)
 	defer l.Close()
 	first, _ := l.FirstIndex()
 	last, _ := l.LastIndex()
 	var e raft.Log
-	if err := l.GetLog(8, &e); err != nil || first != 4 || last != 8 || e.Term != 2 || string(e.Data) != "x" {
+	if err := l.GetLog(8, &e); err != nil || first != 1 || last != 10 || e.Term != 1 || !bytes.Equal(e.Data, pattern(8)) {
 		t.Errorf("%d to %d, entry 8 %+v, %v", first, last, e, err)
 	}
-	if err := l.GetLog(9, &e); !errors.Is(err, raft.ErrLogNotFound) {
-		t.Errorf("entry 9: %v", err)
+	if err := l.GetLog(11, &e); !errors.Is(err, raft.ErrLogNotFound) {
+		t.Errorf("entry 11: %v", err)
 	}
-	if err := l.DeleteRange(4, 8); err != nil {
+}
+
+// TestARetiredLogIsRefusedByVersionsBefore opens a retired log as they do.
+func TestARetiredLogIsRefusedByVersionsBefore(t *testing.T) {
+	for _, n := range []uint64{0, 10} {
+		dir := t.TempDir()
+		if n > 0 {
+			fill(t, dir, n)
+		}
+		if live, err := Live(disk.OS{}, dir); err != nil || live != (n > 0) {
+			t.Fatalf("%d entries: live %v, %v", n, live, err)
+		}
+		for range 2 {
+			if err := Retire(disk.OS{}, dir); err != nil {
+				t.Fatal(err)
+			}
+			if live, err := Live(disk.OS{}, dir); err != nil || live {
+				t.Fatalf("%d entries, retired: live %v, %v", n, live, err)
+			}
+		}
+		if _, err := os.Stat(filepath.Join(dir, "log.bolt")); !os.IsNotExist(err) {
+			t.Errorf("the file is still there: %v", err)
+		}
+		_, err := Open(disk.OS{}, dir)
+		var damage *disk.CorruptError
+		if !errors.As(err, &damage) {
+			t.Errorf("%d entries: opened as by a version before: %v", n, err)
+		}
+	}
+}
+
+// TestALogThatIsGoneIsNotAnEmptyOne deletes the file behind the marker's back.
+func TestALogThatIsGoneIsNotAnEmptyOne(t *testing.T) {
+	dir := t.TempDir()
+	fill(t, dir, 3)
+	if err := os.Remove(filepath.Join(dir, "log.bolt")); err != nil {
 		t.Fatal(err)
 	}
-	if last, _ := l.LastIndex(); last != 0 {
-		t.Errorf("last %d", last)
+	var damage *disk.CorruptError
+	if live, err := Live(disk.OS{}, dir); !errors.As(err, &damage) {
+		t.Errorf("live %v, %v", live, err)
 	}
 }
 

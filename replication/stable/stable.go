@@ -19,6 +19,10 @@
 // second vote unchecked (hashicorp/raft #661). Here the term waits in memory for
 // the candidate, and both become one record.
 //
+// A Witness may keep the last record a second time. It is written after the file; opening
+// takes the newest record of the three, so that a file that was deleted, damaged or put
+// back from an old copy is made good.
+//
 // The incarnation tells this replica from others of the same group that were on the
 // node before: whoever has no file has no memory, and gets a new one.
 package stable
@@ -78,6 +82,14 @@ type state struct {
 	incarnation string
 }
 
+// Witness is a second place for the record of a Store.
+type Witness interface {
+	// Get returns what was Set last; nil when that isn't there, or isn't good.
+	Get() []byte
+	// Set makes a record durable. After an error the Store must not be used again.
+	Set(record []byte) error
+}
+
 // Store is the term and vote of one group. Its methods may be called by any
 // number of goroutines. Writes are durable on return; after a failed one the
 // Store must not be used again.
@@ -86,6 +98,7 @@ type Store struct {
 	name  string
 	node  uint64
 	group uint32
+	second Witness // may be nil
 
 	mu     sync.Mutex
 	gen    uint64
@@ -99,15 +112,26 @@ var _ raft.StableStore = (*Store)(nil)
 // incarnation (at most 16 bytes). Damage that can't be repaired from the other slot is
 // a *MayNotVoteError.
 func Open(fsys disk.FS, dir, node string, group uint32, incarnation string) (*Store, error) {
+	return OpenWitnessed(fsys, dir, node, group, incarnation, nil)
+}
+
+// OpenWitnessed is Open with a second place for the record; nil: there is none. A new
+// incarnation begins only where neither knows of an earlier one.
+func OpenWitnessed(fsys disk.FS, dir, node string, group uint32, incarnation string, second Witness) (*Store, error) {
 	if len(incarnation) > incMax {
 		return nil, fmt.Errorf("make term and vote: the incarnation %q has more than %d bytes", incarnation, incMax)
 	}
 	h := fnv.New64a()
 	h.Write([]byte(node))
-	s := &Store{name: filepath.Join(dir, fmt.Sprint(group)), node: h.Sum64(), group: group}
+	s := &Store{name: filepath.Join(dir, fmt.Sprint(group)), node: h.Sum64(), group: group, second: second}
 	f, err := fsys.Open(s.name)
 	if disk.IsMissing(err) {
-		return s, s.make(fsys, dir, state{incarnation: incarnation})
+		gen, st, ok := s.witnessed()
+		if !ok {
+			return s, s.make(fsys, dir, state{incarnation: incarnation})
+		}
+		s.gen = gen
+		return s, s.make(fsys, dir, st)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open term and vote: %w", err)
@@ -135,6 +159,15 @@ func (s *Store) make(fsys disk.FS, dir string, st state) error {
 	return nil
 }
 
+// witnessed returns the record of the second place, if that has one of this store.
+func (s *Store) witnessed() (gen uint64, st state, ok bool) {
+	if s.second == nil {
+		return 0, st, false
+	}
+	gen, node, group, st, ok := parse(s.second.Get())
+	return gen, st, ok && node == s.node && group == s.group
+}
+
 func (s *Store) load() error {
 	s.file.DropCache()
 	var good [2]bool
@@ -156,11 +189,18 @@ func (s *Store) load() error {
 			s.gen, s.now = gen, st
 		}
 	}
-	if !good[0] && !good[1] {
+	gen, st, ok := s.witnessed()
+	switch {
+	case ok && gen > s.gen: // the file has gone back, or is damaged
+		s.gen, s.now = gen, st
+		return errors.Join(s.write(st), s.sync())
+	case !good[0] && !good[1] && !ok:
 		return &MayNotVoteError{File: s.name, Reason: "neither copy is readable"}
-	}
-	if good[0] && good[1] && gens[0] == gens[1] {
-		return nil
+	case good[0] && good[1] && gens[0] == gens[1]:
+		if ok && gen == s.gen {
+			return nil
+		}
+		return s.witness() // a crash between the two, or it is new
 	}
 	// The first write must go to the slot that is not the newest: skip a generation
 	// if that one's turn is not next.
@@ -190,6 +230,21 @@ func (s *Store) write(st state) error {
 	}
 	s.gen = gen
 	s.now = st
+	return s.witness()
+}
+
+// witness writes the record to the second place.
+func (s *Store) witness() error {
+	if s.second == nil {
+		return nil
+	}
+	b, err := s.encode(s.gen, s.now)
+	if err == nil {
+		err = s.second.Set(b)
+	}
+	if err != nil {
+		return fmt.Errorf("write term and vote a second time: %w", err)
+	}
 	return nil
 }
 

@@ -17,6 +17,10 @@ type Guard struct {
 	Records   uint32 // how many records it guards
 }
 
+// BurialProducer is set in the ids of producers that are dead letters on their way: each
+// sends once and is removed when its message has been given up. Operators have none of it.
+const BurialProducer = uint64(1) << 62
+
 // GuardSize is how many bytes AppendGuard adds.
 const GuardSize = 8 + 4 + 8 + 8 + 4
 

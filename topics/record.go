@@ -32,7 +32,7 @@ const (
 	RecordConsumerRestore                      // broker/state: name, what consumer.AppendBinary wrote
 	RecordMarker                               // no topic; flags u8: nothing changes, and every replica says what it holds
 	RecordProducer                             // no topic; broker/state: a producer of guarded entries, and its epoch
-	RecordGuard                                // no topic; AppendGuard: the next records, publishes and steps, stand or fall together, once
+	RecordGuard                                // no topic; AppendGuard: the next records, publishes, steps and acknowledgements, stand or fall together, once
 	RecordStep                                 // no topic; behind a guard: the head of an operator's step, which only operators read
 	RecordTopicMove                            // broker/state: number, pass, step, what the step of topics/store has
 )

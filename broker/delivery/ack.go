@@ -160,6 +160,10 @@ func (r *reader) acknowledge(a *ackSubject, reply, body []byte) {
 		wake = r.term(a, body[len(verbTerm):], now)
 	}
 	// What is not a verb changes nothing and is answered all the same.
+	if len(reply) > 0 && r.dying(a.seq) {
+		r.answerBuried(a.seq, reply)
+		reply = nil
+	}
 	if len(reply) > 0 && len(r.acksWanted) < acksWantedMost {
 		r.acksWanted = append(r.acksWanted, string(reply))
 	}
@@ -167,7 +171,7 @@ func (r *reader) acknowledge(a *ackSubject, reply, body []byte) {
 	if room == 0 && r.c.Room() > 0 || r.overflowing() {
 		wake = true
 	}
-	wake = wake || len(r.outbox) > 0
+	wake = wake || len(r.outbox) > 0 || r.order.Load() != nil && r.c.HasRedelivery()
 	r.mu.Unlock()
 	if wake {
 		r.wake()
@@ -215,10 +219,15 @@ func (r *reader) nak(a *ackSubject, rest []byte, now topics.Nanos) bool {
 }
 
 func (r *reader) term(a *ackSubject, rest []byte, now topics.Nanos) bool {
-	if !r.c.Term(a.seq, now) {
+	reason := string(bytes.TrimSpace(rest))
+	if r.c.Buries() {
+		if !r.c.Terminate(a.seq, reason) {
+			return false
+		}
+	} else if !r.c.Term(a.seq, now) {
 		return false
 	}
-	r.adviseRefused("CONSUMER.MSG_TERMINATED", "terminated", a, string(bytes.TrimSpace(rest)), now)
+	r.adviseRefused("CONSUMER.MSG_TERMINATED", "terminated", a, reason, now)
 	return true
 }
 

@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
 
@@ -28,17 +29,23 @@ type Engine struct {
 	wg       sync.WaitGroup
 	leads    atomic.Bool
 	closed   atomic.Bool
+	ctx      context.Context // of burials; ends with Close
+	stop     context.CancelFunc
+	burials  chan struct{} // room for those under way
 
 	mu       sync.RWMutex // never held across a call out of the package
 	topics   map[topics.TopicID]*topic
 	accounts map[string]map[string]*topic // by account and stream name
 	leaving  map[topics.TopicID]bool      // about to be frozen
+	ended    bool                         // nothing is spawned any more
 }
 
 // New returns an engine that doesn't lead yet, with its workers started; Close
 // ends them.
 func New(o Options) *Engine {
 	e := &Engine{o: o.withDefaults(), topics: map[topics.TopicID]*topic{}, accounts: map[string]map[string]*topic{}}
+	e.ctx, e.stop = context.WithCancel(context.Background())
+	e.burials = make(chan struct{}, burialsMost)
 	e.pool.init()
 	e.clock.init(e)
 	e.recorder.init(e)
@@ -114,12 +121,27 @@ func (e *Engine) Close() {
 		return
 	}
 	e.leads.Store(false)
+	e.mu.Lock()
+	e.ended = true
+	e.mu.Unlock()
+	e.stop()
 	e.recorder.finish()
 	e.dropAll(statusShutdown)
 	e.pool.close()
 	e.clock.close()
 	e.recorder.close()
 	e.wg.Wait()
+}
+
+// spawn runs f on a goroutine that Close waits for; false once it is closing.
+func (e *Engine) spawn(f func()) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.ended {
+		return false
+	}
+	e.wg.Go(f)
+	return true
 }
 
 // Record proposes at once what consumers did and what isn't recorded yet. What is

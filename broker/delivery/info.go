@@ -25,6 +25,9 @@ type LiveInfo struct {
 
 	Filter *filter.Stats // what the content filter did since this node leads; nil without one
 
+	Dead *DeadStats // nil where nothing is buried
+	Keys *KeyStats  // nil without a key
+
 	OldestPending topics.Sequence // the message longest unacknowledged; 0: none
 	OldestSince   topics.Nanos    // when it was last delivered
 }
@@ -65,6 +68,7 @@ func (e *Engine) Info(id topics.TopicID, name string) (LiveInfo, bool) {
 		st := w.tally.Stats()
 		i.Filter = &st
 	}
+	i.Dead, i.Keys = r.deadStats(), r.keyStats()
 	i.OldestPending, i.OldestSince, _ = r.c.OldestPending()
 	return i, true
 }

@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"context"
 	"log/slog"
 	"runtime"
 	"time"
@@ -66,6 +67,11 @@ type Options struct {
 	// DeleteConsumer proposes to delete a consumer that nobody uses. It must not
 	// block; when it fails, the engine asks again later.
 	DeleteConsumer func(id topics.TopicID, name string)
+
+	// Bury stores a dead letter and has its consumer give the message up, both or
+	// neither; asked again, it does so once. It returns when that is durable. nil: nobody
+	// can, and such messages stay pending.
+	Bury func(ctx context.Context, b *Burial) error
 
 	// Filters are the content filters of consumers, shared with other rooms; default: a
 	// set of its own.

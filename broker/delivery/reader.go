@@ -71,6 +71,7 @@ type reader struct {
 	ending atomic.Pointer[[]byte] // status for those who wait, once it is over
 	filter atomic.Pointer[topics.Filter]
 	where  atomic.Pointer[where] // nil without a content filter
+	order  atomic.Pointer[byKey] // nil without a key
 	// grouped tells that the interest must be looked at each turn.
 	grouped atomic.Bool
 
@@ -94,6 +95,8 @@ type reader struct {
 	deleting topics.Nanos // asked to be deleted at
 	sample   int          // percent of acks to report
 	replay   replayState
+	dead     deadState
+	keyless  uint64 // messages without a key
 	over     bool   // the end has been told
 	turns    uint64 // so far
 
@@ -143,13 +146,17 @@ const firstPause = 3 * time.Millisecond
 func (r *reader) adopt(c *consumer.Consumer) {
 	r.c = c
 	r.c.Lead(r.topic.data)
-	r.configure()
+	r.configure(true)
 }
 
-// configure follows the config.
-func (r *reader) configure() {
+// configure follows the config; anew tells that the live copy is another one.
+func (r *reader) configure(anew bool) {
 	r.cfg = r.c.Config()
 	r.configureWhere(r.cfg.Metadata)
+	r.configureKey(r.cfg.Metadata[consumer.KeyOrder], anew)
+	if r.dead.subject = ""; r.c.Buries() {
+		r.dead.subject = r.cfg.Metadata[consumer.KeyDeadSubject]
+	}
 	r.cfg.Metadata, r.cfg.Description = nil, "" // not needed here, and there can be very many readers
 	r.filter.Store(r.c.Filter())
 	r.idleFor = topics.Nanos(r.e.threshold(&r.cfg))
@@ -315,7 +322,7 @@ func (r *reader) follow() {
 	} else {
 		r.c.Update(c.Config())
 		r.c.Pause(c.PausedUntil())
-		r.configure()
+		r.configure(false)
 	}
 	moved := subject != r.cfg.DeliverSubject
 	r.mu.Unlock()

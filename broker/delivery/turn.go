@@ -40,6 +40,10 @@ type batch struct {
 	where                 *where // nil without a content filter
 	verdicts, oldVerdicts []verdict
 	message               filter.Message // what filters look at
+
+	order         *byKey // nil without a key
+	keys, oldKeys []keyed
+	learning      bool // redo is what has to be learned, nothing is delivered
 }
 
 // item is something to send: a message, or a notice when there is none.
@@ -63,8 +67,10 @@ func (b *batch) reset() {
 	clear(b.items)
 	clear(b.verdicts)
 	clear(b.oldVerdicts)
+	clear(b.keys)
+	clear(b.oldKeys)
 	*b = batch{
-		verdicts: b.verdicts[:0], oldVerdicts: b.oldVerdicts[:0],
+		verdicts: b.verdicts[:0], oldVerdicts: b.oldVerdicts[:0], keys: b.keys[:0], oldKeys: b.oldKeys[:0],
 		redo: b.redo[:0], old: b.old[:0], fresh: b.fresh[:0], items: b.items[:0],
 		reply: b.reply[:0], header: b.header[:0], unheard: b.unheard[:0],
 	}
@@ -126,6 +132,7 @@ func (r *reader) tick(now topics.Nanos) {
 		r.adviseExceeded(x, now)
 		r.recordAcks(now, false)
 	}
+	r.bury(now)
 	if r.pull.waiting.len() > 0 || r.push.bound {
 		r.active = now
 	}
@@ -170,6 +177,10 @@ func (r *reader) plan(b *batch, now topics.Nanos) {
 	if b.want == 0 || now < r.replay.at {
 		return
 	}
+	if b.redo = r.c.Unlearned(b.redo, b.want); len(b.redo) > 0 {
+		b.again, b.learning = len(b.redo), true
+		return
+	}
 	if r.replay.until > 0 {
 		b.want = min(b.want, turnPaced)
 	}
@@ -209,6 +220,7 @@ func (r *reader) load(b *batch) {
 		}
 	}
 	defer r.judge(b)
+	defer r.identify(b)
 	if !b.read || b.next > b.last {
 		return
 	}
@@ -233,6 +245,10 @@ func (r *reader) decide(b *batch, now topics.Nanos) (more bool) {
 	if b.want == 0 {
 		return false
 	}
+	if b.learning {
+		r.learn(b)
+		return true
+	}
 	if len(b.old) > 0 || len(b.fresh) > 0 {
 		r.c.NumPending()
 	}
@@ -253,7 +269,7 @@ func (r *reader) decide(b *batch, now topics.Nanos) (more bool) {
 			continue
 		case !again && r.c.Room() == 0:
 			stopped = true
-		case !again && !r.admits(b, b.oldVerdicts, i, &b.old[i], now):
+		case !again && (!r.admits(b, b.oldVerdicts, i, &b.old[i], now) || r.parked(b, b.oldKeys, i, &b.old[i], now)):
 			continue
 		default:
 			stopped = !r.give(b, &b.old[i], now)
@@ -262,6 +278,7 @@ func (r *reader) decide(b *batch, now topics.Nanos) (more bool) {
 			break
 		}
 		if !again {
+			r.flies(b, b.oldKeys, i, &b.old[i])
 			b.count(b.oldVerdicts, i, &b.old[i])
 		}
 		taken++
@@ -272,12 +289,13 @@ func (r *reader) decide(b *batch, now topics.Nanos) (more bool) {
 			stopped = true
 			break
 		}
-		if m.Sequence <= r.c.Delivered().Stream || !r.admits(b, b.verdicts, i, m, now) {
+		if m.Sequence <= r.c.Delivered().Stream || !r.admits(b, b.verdicts, i, m, now) || r.parked(b, b.keys, i, m, now) {
 			continue
 		}
 		if stopped = !r.give(b, m, now); stopped {
 			break
 		}
+		r.flies(b, b.keys, i, m)
 		b.count(b.verdicts, i, m)
 		taken++
 	}
@@ -437,6 +455,9 @@ func (r *reader) arrange(now topics.Nanos) {
 			idle = now + deleteRetry
 		}
 		at = earlier(at, idle)
+	}
+	if r.dead.next > now && r.c.NumDying() > 0 {
+		at = earlier(at, r.dead.next)
 	}
 	if until := r.c.PausedUntil(); until > now {
 		at = earlier(at, until)

@@ -57,10 +57,10 @@ func (r *reader) dropWhere() {
 	}
 }
 
-// blind tells whether the consumer has a filter that can't be used.
+// blind tells whether the consumer has a filter or a key that can't be used.
 func (r *reader) blind() bool {
-	w := r.where.Load()
-	return w != nil && w.filter == nil
+	w, o := r.where.Load(), r.order.Load()
+	return w != nil && w.filter == nil || o != nil && o.bad
 }
 
 // judge evaluates the consumer's filter over what was read. Redeliveries have passed

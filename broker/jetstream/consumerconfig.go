@@ -50,7 +50,7 @@ func completeConsumer(c *topics.ConsumerConfig, s *topics.Config, env *environme
 	consumerDefaults(c, s, env)
 	for _, rule := range []func(*topics.ConsumerConfig, *topics.Config, *environment) *topics.Fault{
 		consumerSizes, consumerAcks, consumerFilters, consumerPush, consumerPull, consumerGroups,
-		consumerStart, consumerRetention, consumerLimits, consumerWhere,
+		consumerStart, consumerRetention, consumerLimits, consumerWhere, consumerDead, consumerKey,
 	} {
 		if f := rule(c, s, env); f != nil {
 			return f

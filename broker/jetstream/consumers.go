@@ -35,6 +35,9 @@ func (r *request) consumerCreate() (any, error) {
 	if f := completeConsumer(&req.Config, cfg, env, req.Pedantic); f != nil {
 		return nil, f
 	}
+	if to := req.Config.Metadata[consumer.KeyDeadSubject]; to != "" && !r.msg.Client.MayPublish(to) {
+		return nil, mayNotBury(to)
+	}
 	// Two creates at once on a work queue could each find the other missing.
 	if cfg.Retention == topics.RetainWorkQueue {
 		mu := r.api.s.exclusive(r.api.name, r.stream)

@@ -38,12 +38,20 @@ func consumerWhere(c *topics.ConsumerConfig, s *topics.Config, env *environment)
 	return nil
 }
 
-// showFilter puts what a content filter did into the metadata of an info.
+// showFilter puts what a content filter, a key and dead letters did into the metadata of an info.
 func showFilter(info *jsapi.ConsumerInfo, live *delivery.LiveInfo) {
-	if live.Filter == nil || info.Config.Metadata == nil {
-		return
+	show := func(key string, v any) {
+		if b, err := json.Marshal(v); err == nil && info.Config.Metadata != nil { // numbers and strings: it is nil
+			info.Config.Metadata[key] = string(b)
+		}
 	}
-	if b, err := json.Marshal(live.Filter); err == nil { // numbers and strings: it is nil
-		info.Config.Metadata[jsapi.MetaFilter] = string(b)
+	if live.Filter != nil {
+		show(jsapi.MetaFilter, live.Filter)
+	}
+	if live.Dead != nil {
+		show(jsapi.MetaDead, live.Dead)
+	}
+	if live.Keys != nil {
+		show(jsapi.MetaKeys, live.Keys)
 	}
 }

@@ -209,6 +209,12 @@ func (s *Service) environment(a *accountAPI) *environment {
 			}
 			return nil
 		},
+		keeps: func(subject string) *topics.Config {
+			if t := s.o.State.TopicKeeping(a.name, subject); t != nil {
+				return t.Config()
+			}
+			return nil
+		},
 	}
 	if l := a.limits.Load(); l != nil {
 		env.limits = *l

@@ -40,6 +40,9 @@ type environment struct {
 	// stream returns the config of one of the account's streams, nil if there is
 	// none; nil where configs are checked by themselves.
 	stream func(name string) *topics.Config
+	// keeps returns the config of the account's stream that captures a literal subject,
+	// nil if there is none; nil where configs are checked by themselves.
+	keeps func(subject string) *topics.Config
 }
 
 // completeStream fills in a new stream's defaults and checks the result. It

@@ -24,6 +24,9 @@ const (
 
 	// MetaFilter is what a consumer's content filter did, as JSON. Only replies carry it.
 	MetaFilter = "_herald.filter"
+	// MetaDead and MetaKeys say the same of its dead letters and of its key.
+	MetaDead = "_herald.dlq"
+	MetaKeys = "_herald.key"
 )
 
 // HeaderRequiredLevel is the header by which a client asks for a level.
@@ -116,7 +119,7 @@ func ReplyMetadata(m map[string]string) map[string]string {
 func UserMetadata(m map[string]string) map[string]string {
 	var out map[string]string
 	for k, v := range m {
-		if k == MetaFilter || strings.HasPrefix(k, "_nats.") && (k == MetaRequiredLevel || k == MetaLevel || k == MetaVersion) {
+		if k == MetaFilter || k == MetaDead || k == MetaKeys || strings.HasPrefix(k, "_nats.") && (k == MetaRequiredLevel || k == MetaLevel || k == MetaVersion) {
 			continue
 		}
 		if out == nil {

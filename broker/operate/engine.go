@@ -319,7 +319,7 @@ func (e *Engine) sweepProducers(there map[uint64]*catalogue.Operator) {
 			continue
 		}
 		g.Store().Producers(func(id, _ uint64) bool {
-			if there[id&^outboxBit] == nil {
+			if id&topics.BurialProducer == 0 && there[id&^outboxBit] == nil {
 				ctx, cancel := context.WithTimeout(e.ctx, time.Second)
 				defer cancel()
 				if _, err := g.DeclareProducer(ctx, id, 0); err != nil {

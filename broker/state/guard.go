@@ -16,6 +16,7 @@ import (
 type Guarded struct {
 	Guard     topics.Guard
 	Step      []byte // head of an operator's step; nil: none
+	Acked     []byte // body of a RecordAcked that goes with it; nil: none
 	Publishes []topics.Publish
 }
 
@@ -26,7 +27,13 @@ func (x *Guarded) append(dst []byte) []byte {
 	if x.Step != nil {
 		g.Records++
 	}
+	if x.Acked != nil {
+		g.Records++
+	}
 	dst = topics.AppendGuard(dst, &g)
+	if x.Acked != nil {
+		dst = topics.AppendRecord(dst, topics.RecordAcked, x.Acked)
+	}
 	if x.Step != nil {
 		dst = topics.AppendRecord(dst, topics.RecordStep, x.Step)
 	}
@@ -38,7 +45,7 @@ func (x *Guarded) append(dst []byte) []byte {
 
 // Size is about how many bytes of an entry it takes.
 func (x *Guarded) Size() int {
-	n := topics.GuardSize + 2*topics.RecordHeader + len(x.Step)
+	n := topics.GuardSize + 3*topics.RecordHeader + len(x.Step) + len(x.Acked)
 	for i := range x.Publishes {
 		n += x.Publishes[i].Size()
 	}
@@ -186,7 +193,7 @@ func (m *dataMachine) applyGuarded(entry, body []byte, off, left int, r *results
 	at := len(r.others)
 	r.others = append(r.others, nil)
 	var batch []store.Batched
-	var head []byte
+	var head, acked []byte
 	for range g.Records {
 		kind, raw, next, err := topics.NextRecord(entry, off)
 		if err != nil {
@@ -199,6 +206,9 @@ func (m *dataMachine) applyGuarded(entry, body []byte, off, left int, r *results
 				return 0, 0, err
 			}
 			batch = append(batch, store.Batched{Offset: off, Publish: p})
+		case topics.RecordAcked:
+			acked = raw
+			r.others = append(r.others, nil)
 		case topics.RecordStep:
 			head = raw
 			r.others = append(r.others, nil)
@@ -214,6 +224,12 @@ func (m *dataMachine) applyGuarded(entry, body []byte, off, left int, r *results
 			r.publishes = append(r.publishes, topics.PublishResult{Fault: faultGuarded})
 		} else {
 			r.publishes = append(r.publishes, stored[i])
+		}
+	}
+	if acked != nil && result.Verdict == topics.GuardNext {
+		// A consumer that is gone has nothing to give up: what it sent stays.
+		if _, err := m.applyRecord(topics.RecordAcked, acked); err != nil {
+			return 0, 0, err
 		}
 	}
 	if head != nil && result.Verdict == topics.GuardNext {

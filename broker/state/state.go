@@ -16,6 +16,7 @@ import (
 	"github.com/heraldmq/herald/topics"
 	"github.com/heraldmq/herald/topics/catalogue"
 	"github.com/heraldmq/herald/topics/store"
+	"github.com/heraldmq/herald/topics/subject"
 )
 
 // State is a node's share of what is agreed on. See the package's text.
@@ -321,6 +322,18 @@ func (s *State) Topics(account string, f func(*Topic) bool) {
 			}
 		}
 	}
+}
+
+// TopicKeeping returns the account's topic that captures a literal subject, nil if none
+// does.
+func (s *State) TopicKeeping(account, to string) (found *Topic) {
+	s.Topics(account, func(t *Topic) bool {
+		if subject.MatchAny(t.Config().Subjects, to) {
+			found = t
+		}
+		return found == nil
+	})
+	return found
 }
 
 // NodeID returns this node's name among its peers, and ServerName how it is

@@ -60,6 +60,7 @@ type rules struct {
 	maxDeliver    int32 // <= 0: no limit
 	maxAckPending int32 // <= 0: no limit
 	ack           ackPolicy
+	buries        bool // what is given up goes to another subject first
 }
 
 // initial is what a last_per_subject consumer delivers before it follows the
@@ -88,6 +89,7 @@ func (c *Consumer) setConfig(cfg topics.ConsumerConfig) {
 		maxAckPending: int32(cfg.MaxAckPending),
 		ack:           ackPolicyOf(cfg.AckPolicy),
 	}
+	c.rules.buries = cfg.Metadata[KeyDeadSubject] != "" && (c.rules.ack == ackExplicit || c.rules.ack == ackAll)
 	if c.rules.ackWait <= 0 {
 		c.rules.ackWait = defaultAckWait
 	}

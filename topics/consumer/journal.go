@@ -28,7 +28,7 @@ type journal struct {
 	deferred bool // ops holds a postponement
 }
 
-func (c *Consumer) journalDelivery(seq topics.Sequence, now topics.Nanos, again bool) {
+func (c *Consumer) journalDelivery(seq topics.Sequence, now topics.Nanos, again, parked bool) {
 	j := &c.live.journal
 	if again && j.deferred {
 		c.closeJournal()
@@ -36,14 +36,14 @@ func (c *Consumer) journalDelivery(seq topics.Sequence, now topics.Nanos, again 
 	r := &j.last
 	number := c.delivered.Consumer
 	if r.count > 0 {
-		if seq == r.seq+topics.Sequence(r.count) && number == r.number+r.count && now == r.at &&
+		if parked == r.parked && seq == r.seq+topics.Sequence(r.count) && number == r.after() && now == r.at &&
 			r.count < runMost {
 			r.count++
 			return
 		}
 		j.closeRun()
 	}
-	*r = run{seq: seq, count: 1, number: number, at: now}
+	*r = run{seq: seq, count: 1, number: number, at: now, parked: parked}
 }
 
 func (j *journal) closeRun() {
@@ -52,10 +52,13 @@ func (j *journal) closeRun() {
 		return
 	}
 	j.runs = binary.AppendVarint(j.runs, int64(r.seq-x.seq))
+	if r.parked {
+		j.runs = binary.AppendUvarint(j.runs, 0)
+	}
 	j.runs = binary.AppendUvarint(j.runs, r.count)
 	j.runs = binary.AppendVarint(j.runs, int64(r.number-x.number))
 	j.runs = binary.AppendVarint(j.runs, int64(r.at-x.at))
-	*x = run{seq: r.seq + topics.Sequence(r.count), number: r.number + r.count, at: r.at}
+	*x = run{seq: r.seq + topics.Sequence(r.count), number: r.after(), at: r.at}
 	r.count = 0
 }
 

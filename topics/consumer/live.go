@@ -16,10 +16,12 @@ type live struct {
 	tally    tally
 	journal  journal
 	exceeded []Exceeded
+	dying    map[topics.Sequence]Dying // pending still; see Dying
+	keys     *keys                     // nil: not by key
 }
 
 // Exceeded is a message that was delivered max_deliver times and never
-// acknowledged. It is no longer pending, and stays in the topic.
+// acknowledged. It is no longer pending, and stays in the topic; or it is Dying.
 type Exceeded struct {
 	Sequence topics.Sequence
 	Attempts uint32
@@ -31,6 +33,7 @@ func (c *Consumer) Lead(log Log) {
 	if c.pending != nil {
 		c.live.schedule.rebuild(c.pending)
 	}
+	c.unpark() // until LeadByKey knows better
 }
 
 // replan makes the live copy follow a change of config.
@@ -52,10 +55,17 @@ func (c *Consumer) Due(now topics.Nanos) {
 	}
 	l := c.live
 	l.schedule.take(c.pending, now, func(e *entry) bool {
+		if c.Dies(e.seq) {
+			return true
+		}
 		if c.rules.maxDeliver <= 0 || e.attempts < uint32(c.rules.maxDeliver) {
 			return false
 		}
 		l.exceeded = append(l.exceeded, Exceeded{e.seq, e.attempts})
+		if c.rules.buries {
+			l.die(Dying{Sequence: e.seq, Attempts: e.attempts})
+			return true
+		}
 		c.journalAck(opAbandon, e.seq, now, 0)
 		c.settle(e.seq)
 		return true
@@ -88,7 +98,7 @@ func (c *Consumer) Redeliveries(dst []topics.Sequence, n int) []topics.Sequence 
 		if n <= 0 {
 			break
 		}
-		if e := c.pending.find(seq); e != nil && e.ready {
+		if e := c.pending.find(seq); e != nil && e.ready && c.turnOf(seq) {
 			dst = append(dst, seq)
 			n--
 		}
@@ -98,14 +108,28 @@ func (c *Consumer) Redeliveries(dst []topics.Sequence, n int) []topics.Sequence 
 
 // HasRedelivery tells whether a message waits to be delivered again.
 func (c *Consumer) HasRedelivery() bool {
-	_, ok := c.live.schedule.peek(c.pending)
+	_, ok := c.nextAgain()
 	return ok
+}
+
+func (c *Consumer) nextAgain() (topics.Sequence, bool) {
+	s := &c.live.schedule
+	seq, ok := s.peek(c.pending)
+	if !ok || c.turnOf(seq) {
+		return seq, ok
+	}
+	for _, seq := range s.ready[s.head:] {
+		if c.Redelivers(seq) {
+			return seq, true
+		}
+	}
+	return 0, false
 }
 
 // Redelivers tells whether a message still waits to be delivered again.
 func (c *Consumer) Redelivers(seq topics.Sequence) bool {
 	e := c.pending.find(seq)
-	return e != nil && e.ready
+	return e != nil && e.ready && c.turnOf(seq)
 }
 
 // Room returns how many new messages max_ack_pending leaves room for.
@@ -178,7 +202,7 @@ func (c *Consumer) Next(now topics.Nanos) (topics.Sequence, bool) {
 		return 0, false
 	}
 	c.Due(now)
-	if seq, ok := c.live.schedule.peek(c.pending); ok {
+	if seq, ok := c.nextAgain(); ok {
 		return seq, true
 	}
 	if c.Room() == 0 {
@@ -192,7 +216,7 @@ func (c *Consumer) Next(now topics.Nanos) (topics.Sequence, bool) {
 func (c *Consumer) Deliver(seq topics.Sequence, now topics.Nanos) Delivery {
 	l := c.live
 	e, fresh := c.deliver(seq, now)
-	c.journalDelivery(seq, now, e != nil && !fresh)
+	c.journalDelivery(seq, now, e != nil && !fresh, false)
 	d := Delivery{Sequence: seq, Consumer: c.delivered.Consumer, Attempt: 1}
 	if e != nil {
 		d.Attempt = e.attempts
@@ -272,13 +296,13 @@ func (c *Consumer) InProgress(seq topics.Sequence, now topics.Nanos) bool {
 }
 
 func (c *Consumer) deferTo(seq topics.Sequence, due, now topics.Nanos) bool {
-	if c.rules.ack == ackFlow {
+	if c.rules.ack == ackFlow || c.Dies(seq) {
 		return false
+	}
+	if e := c.pending.find(seq); e == nil || e.attempts == 0 {
+		return false // parked: never delivered
 	}
 	e := c.postpone(seq, due)
-	if e == nil {
-		return false
-	}
 	c.journalAck(opDefer, seq, now, due)
 	c.live.schedule.set(c.pending, e)
 	return true

@@ -12,7 +12,8 @@ import (
 //
 //	delivered  version u8 = 1, epoch, run…
 //	run        z first sequence - expected, count, z first number - expected,
-//	           z time - previous time
+//	           z time - previous time; in front of the count a 0 when they are parked:
+//	           the number, then, is that of the last delivery, for all of them
 //	acked      version u8 = 1, epoch, z time of the last op, z base - that time, op…
 //	op         kind u8, z first sequence - expected, count,
 //	           for a postponement z due - base
@@ -39,6 +40,15 @@ type run struct {
 	count  uint64
 	number uint64
 	at     topics.Nanos
+	parked bool
+}
+
+// after is the number that is expected behind it.
+func (r *run) after() uint64 {
+	if r.parked {
+		return r.number
+	}
+	return r.number + r.count
 }
 
 // op is what happened to consecutive messages.
@@ -143,11 +153,23 @@ func (c *Consumer) ApplyDelivered(body []byte, acked func(seq topics.Sequence)) 
 	var r run
 	for len(p.b) > 0 {
 		r.seq += topics.Sequence(p.varint("run"))
+		r.parked = len(p.b) > 0 && p.b[0] == 0
+		if r.parked {
+			p.byte("run")
+		}
 		r.count = p.count("run", runMost)
 		r.number += uint64(p.varint("run"))
 		r.at += topics.Nanos(p.varint("run"))
 		if p.err != nil {
 			return p.err
+		}
+		if r.parked {
+			c.delivered.Consumer = r.number
+			for range r.count {
+				c.park(r.seq, r.at)
+				r.seq++
+			}
+			continue
 		}
 		c.delivered.Consumer = r.number - 1
 		for range r.count {

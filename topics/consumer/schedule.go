@@ -130,6 +130,12 @@ func (s *schedule) take(w *window, now topics.Nanos, exceeded func(e *entry) boo
 	}
 }
 
+// queue puts a message behind those that are to be delivered again.
+func (s *schedule) queue(e *entry) {
+	e.ready = true
+	s.ready = append(s.ready, e.seq)
+}
+
 // peek returns the next message to be delivered again.
 func (s *schedule) peek(w *window) (topics.Sequence, bool) {
 	for s.head < len(s.ready) {

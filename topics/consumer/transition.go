@@ -30,6 +30,10 @@ func (c *Consumer) deliver(seq topics.Sequence, now topics.Nanos) (e *entry, fre
 		}
 		e.at = now
 		e.due = now.After(c.rules.wait(e.attempts))
+		if e.attempts == 1 { // it was parked
+			e.number = c.delivered.Consumer
+			c.raiseFloor()
+		}
 		return e, false
 	}
 	if seq <= c.delivered.Stream {
@@ -56,6 +60,24 @@ func (c *Consumer) deliver(seq topics.Sequence, now topics.Nanos) (e *entry, fre
 	return &c.pending.entries[len(c.pending.entries)-1], true
 }
 
+// park makes a message pending that can't be delivered yet: see keys. Its number is the
+// lowest it can get. It reports false when it came late.
+func (c *Consumer) park(seq topics.Sequence, now topics.Nanos) bool {
+	if seq <= c.delivered.Stream {
+		return false
+	}
+	c.delivered.Stream = seq
+	c.passInitial()
+	if c.pending == nil {
+		c.pending = new(window)
+	}
+	c.pending.add(entry{seq: seq, number: c.delivered.Consumer + 1, at: now, due: noDue})
+	if c.pending.count == 1 {
+		c.raiseFloor()
+	}
+	return true
+}
+
 // passInitial forgets the messages of last_per_subject that lie behind.
 func (c *Consumer) passInitial() {
 	if c.initial == nil {
@@ -77,6 +99,9 @@ func (c *Consumer) settle(seq topics.Sequence) bool {
 		return false
 	}
 	c.pending.remove(e)
+	if c.live != nil {
+		c.forget(seq)
+	}
 	c.raiseFloor()
 	return true
 }
@@ -87,6 +112,9 @@ func (c *Consumer) settleThrough(seq topics.Sequence, each func(topics.Sequence)
 	for e := c.pending.first(); e != nil && e.seq <= seq; e = c.pending.first() {
 		s := e.seq
 		c.pending.remove(e)
+		if c.live != nil {
+			c.forget(s)
+		}
 		n++
 		if each != nil {
 			each(s)

@@ -225,7 +225,7 @@ func TestADivergentStandbyIsRebuilt(t *testing.T) {
 	}
 	bad := append([]byte(nil), value...)
 	bad[len(bad)-1] ^= 1
-	if err := s.Memory.Apply(change(key, bad), s.Seq()); err != nil {
+	if err := s.Apply(change(key, bad), s.Seq()); err != nil {
 		t.Fatal(err)
 	}
 	f.any().publish(`{"k":"a","v":6}`)

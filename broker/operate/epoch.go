@@ -14,9 +14,9 @@ import (
 
 // journal opens the unit's files. Damaged ones are put aside: the state is then fetched
 // from another replica.
-func (u *unit) journal() (*opstate.Journal, error) {
+func (u *unit) journal() (*opstate.Durable, error) {
 	dir := u.e.dir(u.id)
-	s, err := opstate.OpenJournal(dir)
+	s, err := opstate.Open(dir)
 	if !errors.Is(err, opstate.ErrDelta) {
 		return s, err
 	}
@@ -25,7 +25,7 @@ func (u *unit) journal() (*opstate.Journal, error) {
 	if err := errors.Join(os.RemoveAll(dir+".damaged"), os.Rename(dir, dir+".damaged")); err != nil {
 		return nil, err
 	}
-	return opstate.OpenJournal(dir)
+	return opstate.Open(dir)
 }
 
 // errCompile means that a spec that was deployed makes no graph here: a process function
@@ -68,6 +68,7 @@ func (u *unit) begin(epoch uint64) error {
 		return nil
 	}
 	u.op.Store(o)
+	u.carryOut()
 	s := u.store.Load()
 	var from opstate.Reader = opstate.NewMemory()
 	if o.Kept != nil && o.Epoch == epoch && s.Epoch() == epoch-1 && !u.faulty {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/heraldmq/herald/broker/state"
 	"github.com/heraldmq/herald/operators/engine"
-	"github.com/heraldmq/herald/operators/graph"
 	"github.com/heraldmq/herald/operators/stream"
 	"github.com/heraldmq/herald/replication"
 	"github.com/heraldmq/herald/topics"
@@ -77,6 +76,10 @@ func (u *unit) committed(f *flight) {
 const (
 	headerOperator = "Herald-Operator"
 	headerOrigin   = "Herald-Origin"
+	// Of recovery upstream: what is the same when an output comes again, and that it may
+	// have come before.
+	headerID        = "Herald-Id"
+	headerDuplicate = "Herald-Duplicate"
 )
 
 // idle is how long a unit sleeps that waits for nothing but to be woken.
@@ -90,10 +93,13 @@ func (u *unit) lead() (time.Duration, error) {
 		if u.inst != nil && (len(u.p.flying) > 0 || u.inst.Open() > 0) && !u.group.IsLeader() {
 			return idle, u.abort()
 		}
-		return idle, nil
+		return u.standBy(), nil
 	}
 	if o.Epoch > u.epoch {
 		return retryEvery, u.declare(o)
+	}
+	if ready, err := u.takeOver(); err != nil || !ready {
+		return retryEvery, err
 	}
 	if err := u.afterTrouble(); err != nil {
 		return 0, err
@@ -244,7 +250,7 @@ func (u *unit) propose(s *engine.Step, taken int, began time.Time) {
 	for i := range s.Outputs {
 		out := &s.Outputs[i]
 		sink := &u.g.Sinks[out.Sink]
-		header := withOrigin(out.Header, o.Name, s.Epoch, s.Seq, i)
+		header := withOrigin(out, o.Name, s.Epoch, s.Seq, i)
 		if sink.Topic == "" {
 			f.live = append(f.live, live{out.Subject, header, out.Payload})
 			continue
@@ -258,12 +264,7 @@ func (u *unit) propose(s *engine.Step, taken int, began time.Time) {
 		}
 		x.Publishes = append(x.Publishes, p)
 	}
-	delta := s.Delta
-	if u.g.Standby == graph.Replay {
-		s.Delta = nil
-	}
-	x.Step = s.Append(nil)
-	s.Delta = delta
+	x.Step = u.logged(s)
 	u.p.flying = append(u.p.flying, f)
 	u.group.SubmitGuarded(x, func(r topics.GuardResult, err error) {
 		if err == nil && r.Verdict == topics.GuardNext {
@@ -285,14 +286,21 @@ func firstSubject(cfg *topics.Config) string {
 }
 
 // withOrigin adds who made a message, and of which step it is which output.
-func withOrigin(header []byte, operator string, epoch, seq uint64, index int) []byte {
+func withOrigin(out *engine.Output, operator string, epoch, seq uint64, index int) []byte {
 	const first = "NATS/1.0\r\n"
-	b := make([]byte, 0, len(header)+len(operator)+80)
+	header := out.Header
+	b := make([]byte, 0, len(header)+len(operator)+len(out.ID)+120)
 	b = append(b, first+headerOperator+": "...)
 	b = append(append(b, operator...), "\r\n"+headerOrigin+": "...)
 	b = append(strconv.AppendUint(b, epoch, 10), ':')
 	b = append(strconv.AppendUint(b, seq, 10), ':')
 	b = append(strconv.AppendInt(b, int64(index), 10), "\r\n"...)
+	if out.ID != "" {
+		b = append(append(append(b, headerID+": "...), out.ID...), "\r\n"...)
+	}
+	if out.Again {
+		b = append(b, headerDuplicate+": possible\r\n"...)
+	}
 	if len(header) > len(first) {
 		return append(b, header[len(first):]...)
 	}

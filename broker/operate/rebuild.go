@@ -38,7 +38,7 @@ func (u *unit) catchUp() error {
 	}
 	has := topics.Place{Epoch: u.epoch}
 	if u.inst != nil {
-		has.Seq = u.inst.Committed()
+		has.Seq = u.reached()
 	}
 	if !u.faulty && u.inst != nil && has.Epoch >= at.Epoch && has.Seq >= at.Seq {
 		u.p.behind = time.Time{}
@@ -133,6 +133,9 @@ func (u *unit) fetch(node string, at topics.Place) error {
 	if err := u.store.Load().Begin(epoch, m, m.Seq()); err != nil {
 		return err
 	}
+	if p := u.behind.Load(); p != nil {
+		p.log.Trim(m.Seq())
+	}
 	u.epoch, u.inst = epoch, nil
 	return u.reopen()
 }
@@ -163,7 +166,8 @@ func (e *Engine) answerPeers() {
 			return fmt.Errorf("%w: it is at step %d of epoch %d here", errNobody, snapshot.Seq(), epoch)
 		}
 		e.o.Log.Debug("An operator's state is given to another node", "operator", u.op.Load().Name, "node", from, "step", snapshot.Seq())
-		return opstate.WriteFrames(w, epoch, snapshot)
+		return opstate.WriteFrames(w, epoch, u.given(snapshot))
 	})
+	e.o.Peers.HandleStream(streamCheckpoint, e.giveCheckpoint)
 	e.o.Peers.Handle(methodAsk, e.service.answerAsk)
 }

@@ -16,6 +16,15 @@ type Stats struct {
 	Rebuilt    uint64        `json:"rebuilt,omitzero"`
 	Busy       time.Duration `json:"busy_ns"`   // spent running
 	CommitTime time.Duration `json:"commit_ns"` // from running to commit, of the last step
+
+	// Taking over, by recovery passive, upstream and amnesia.
+	Recovered    uint64        `json:"recovered,omitzero"`   // how often
+	RecoveryTime time.Duration `json:"recovery_ns,omitzero"` // the last time
+	Again        uint64        `json:"again,omitzero"`       // steps (passive), records (upstream) run again
+	Lost         uint64        `json:"lost,omitzero"`        // records whose effect is lost, at most
+	// Passive standbys.
+	Checkpoints     uint64 `json:"checkpoints,omitzero"`
+	CheckpointBytes uint64 `json:"checkpoint_bytes,omitzero"` // received
 }
 
 func (u *unit) count(f func(*Stats)) {

@@ -38,6 +38,8 @@ type unit struct {
 	op    atomic.Pointer[catalogue.Operator]
 	wake  chan struct{} // holds one
 	stop  chan struct{}
+	life  context.Context // ends with stop
+	kill  context.CancelFunc
 	done  chan struct{}
 	gone  atomic.Bool // with its files
 	asked atomic.Bool // somebody wants to see how far it is
@@ -58,7 +60,11 @@ type unit struct {
 	// trouble is how a proposal ended that wasn't taken.
 	trouble *trouble
 
-	store atomic.Pointer[opstate.Journal]
+	store atomic.Pointer[opstate.Durable]
+	// behind are the steps that a passive standby hasn't carried out; nil: it isn't one.
+	behind atomic.Pointer[passive]
+	// recovery is the graph's mode (graph.Recovery), for others than the goroutine.
+	recovery atomic.Uint32
 
 	// The goroutine's own.
 	epoch  uint64
@@ -79,6 +85,7 @@ func newUnit(e *Engine, o *catalogue.Operator, g *state.Group) *unit {
 		e: e, id: o.ID, group: g, wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
 	}
 	u.told.L = &u.mu
+	u.life, u.kill = context.WithCancel(e.ctx)
 	u.op.Store(o)
 	u.note("info", "deployed as version %q, epoch %d, in group %d", o.Version, o.Epoch, o.Group)
 	return u
@@ -156,7 +163,12 @@ func (u *unit) flush(ctx context.Context, i topics.Index) error {
 		return nil
 	}
 	if s := u.store.Load(); s != nil {
-		return s.Flush()
+		if err := s.Flush(); err != nil {
+			return err
+		}
+	}
+	if p := u.behind.Load(); p != nil { // what it has trimmed the state has
+		return p.log.Flush()
 	}
 	return nil
 }
@@ -174,6 +186,7 @@ func (u *unit) ended() bool {
 func (u *unit) end(gone bool) {
 	u.gone.Store(gone)
 	close(u.stop)
+	u.kill()
 	u.poke()
 	<-u.done
 }
@@ -207,6 +220,7 @@ func (u *unit) run() {
 }
 
 func (u *unit) finish() {
+	u.kill()
 	u.mu.Lock()
 	u.taken = ^topics.Index(0)
 	u.told.Broadcast()
@@ -216,10 +230,14 @@ func (u *unit) finish() {
 		return
 	}
 	err := error(nil)
+	if p := u.behind.Load(); p != nil {
+		p.pulls.Wait()
+		err = p.log.Close()
+	}
 	if u.gone.Load() {
-		err = s.Remove()
+		err = errors.Join(err, s.Remove())
 	} else {
-		err = s.Close()
+		err = errors.Join(s.Close(), err)
 	}
 	if err != nil {
 		u.e.o.Log.Warn("The state of an operator could not be put away", "operator", u.op.Load().Name, "error", err)
@@ -280,6 +298,9 @@ func (u *unit) reopen() error {
 	if err != nil {
 		return err
 	}
+	if err := u.keepBehind(); err != nil {
+		return err
+	}
 	u.inst, u.faulty = inst, false
 	u.mu.Lock()
 	u.quarantined = false
@@ -318,9 +339,9 @@ func (u *unit) take(i item) error {
 		return fmt.Errorf("entry %d: %w", i.step.Index, err)
 	}
 	if st := u.store.Load(); u.inst == nil && !u.faulty && st != nil && s.Delta != nil && s.Epoch == st.Epoch() && s.Seq == st.Seq()+1 {
-		return st.Apply(s.Delta, s.Seq) // it takes no graph
+		return engine.TakeIn(st, s) // it takes no graph
 	}
-	if u.inst == nil || u.faulty || s.Epoch != u.epoch || s.Seq <= u.inst.Committed() {
+	if u.inst == nil || u.faulty || s.Epoch != u.epoch || s.Seq <= u.reached() {
 		return nil
 	}
 	if mine := u.p.first(); mine != nil && mine.seq == s.Seq && mine.digest == s.Digest {
@@ -336,8 +357,13 @@ func (u *unit) take(i item) error {
 			return err
 		}
 	}
-	if s.Seq != u.inst.Committed()+1 {
+	if s.Seq != u.reached()+1 {
 		return nil // there is a gap
+	}
+	if p := u.behind.Load(); p != nil {
+		p.log.Append(s.Seq, i.step.Head)
+		u.count(func(st *Stats) { st.Seq = s.Seq })
+		return nil
 	}
 	if err := u.inst.Apply(s, u.readAgain); err != nil {
 		u.faulty = true

@@ -62,8 +62,6 @@ func (s *service) plan(account, spec string, ids map[string]uint16) (*graph.Grap
 		return nil, nil, refuse(400, "%v", err)
 	}
 	switch {
-	case g.Recovery != graph.Active:
-		return nil, nil, refuse(400, "recovery %s is not there yet: only active is", g.Recovery)
 	case g.Partitions > 1:
 		return nil, nil, refuse(400, "%d partitions are not there yet: only 1 is", g.Partitions)
 	case g.State.Pebble:
@@ -87,6 +85,9 @@ func (s *service) plan(account, spec string, ids map[string]uint16) (*graph.Grap
 		if o.Group == 0 {
 			o.Group = t.Group().ID()
 		}
+	}
+	if err := keepable(st, account, g); err != nil {
+		return nil, nil, err
 	}
 	first := ""
 	for i := range g.Sinks {
@@ -175,6 +176,9 @@ func (s *service) update(ctx context.Context, account string, r *Request) (any, 
 		}
 		if err := sameInputs(was, g); err != nil {
 			return nil, err
+		}
+		if forgetful(was) && !forgetful(g) {
+			return nil, refuse(400, "with recovery %s its state is nowhere but where it runs, which is not enough for recovery %s: update it with reset, and it begins anew", was.Recovery, g.Recovery)
 		}
 		o.Starts, o.Kept = old.Starts, []uint16{}
 		for i := range was.Nodes {

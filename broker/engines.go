@@ -88,7 +88,13 @@ func (d *durable) onTopic(t *state.Topic, c state.Change) {
 	if c != state.Deleted {
 		want = t.Config().Subjects
 	}
+	// All subjects of a topic go the same way, also once it has moved: what a client
+	// publishes to several of them stays in order. The group passes on what has left it.
+	sink := t.Group()
 	for subject, i := range have {
+		if g, ok := i.Sink().(*state.Group); ok {
+			sink = g
+		}
 		if !slices.Contains(want, subject) {
 			i.Remove()
 			delete(have, subject)
@@ -110,7 +116,7 @@ func (d *durable) onTopic(t *state.Topic, c state.Change) {
 	}
 	for _, subject := range want {
 		if have[subject] == nil {
-			have[subject] = a.AddTopic(t.ID(), t.Group().ID(), []string{subject}, t.Group())
+			have[subject] = a.AddTopic(t.ID(), sink.ID(), []string{subject}, sink)
 		}
 	}
 }

@@ -95,5 +95,8 @@ func (t *TopicInterest) Remove() {
 // Topic is the id it was added with.
 func (t *TopicInterest) Topic() topics.TopicID { return t.id }
 
+// Sink is the sink it was added with.
+func (t *TopicInterest) Sink() Sink { return t.sink }
+
 // Group is the group it was added with.
 func (t *TopicInterest) Group() topics.GroupID { return t.group }

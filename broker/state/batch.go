@@ -190,9 +190,9 @@ func (q *queue) stop() {
 
 // capture appends publishes and waits for room first. What another node sent is not
 // taken, and false returned, if this isn't the term it was meant for.
-func (q *queue) capture(messages []front.Captured, from *sender) bool {
+func (q *queue) capture(messages []front.Captured, o origin) bool {
 	q.mu.Lock()
-	taken := q.captureFrom(messages, from, false)
+	taken := q.captureFrom(messages, o)
 	tells := q.tells
 	q.tells = nil
 	q.mu.Unlock()
@@ -202,9 +202,16 @@ func (q *queue) capture(messages []front.Captured, from *sender) bool {
 	return taken
 }
 
-// captureFrom appends publishes; settled are those that have waited for their topics to
-// be served again. The queue's mu is held.
-func (q *queue) captureFrom(messages []front.Captured, from *sender, settled bool) bool {
+// origin is which way messages came to the queue.
+type origin struct {
+	from *sender // the node that forwarded them; nil: they were captured here
+	via  *parcel // they were with this node's forwarder, in this parcel
+	rest *parcel // they were in a limbo, and what can't be proposed now is appended to this
+}
+
+// captureFrom appends publishes. The queue's mu is held.
+func (q *queue) captureFrom(messages []front.Captured, o origin) bool {
+	from := o.from
 	for (len(q.open.buf) >= 2*q.cap || q.fasts.held >= 2*q.cap || q.again.full(messages) || q.full && !q.stalled()) && !q.closed {
 		q.room.Wait()
 	}
@@ -215,6 +222,8 @@ func (q *queue) captureFrom(messages []front.Captured, from *sender, settled boo
 		return false
 	}
 	b := q.open
+	settled := o.rest != nil || o.via != nil && o.via.settled
+	kept := false // one of them: then so are all that follow
 	var at *Topic
 	for i := range messages {
 		m := &messages[i]
@@ -226,8 +235,13 @@ func (q *queue) captureFrom(messages []front.Captured, from *sender, settled boo
 			at = t
 			q.stateLimits(b, t.account)
 		}
-		if q.group != nil && q.group.away(at) && (!settled || at.held.Load() || at.Group() != q.group) {
-			q.group.s.divert(at, m)
+		if q.group != nil && (settled && kept || q.group.away(at, settled)) {
+			kept = true
+			if o.rest != nil {
+				o.rest.append(m)
+			} else {
+				q.group.s.park(at, m, from, o.via)
+			}
 			continue
 		}
 		if bytes.HasSuffix(m.Reply, fastSuffix) {

@@ -98,7 +98,7 @@ func (b *queueBench) publish(names ...string) {
 	for _, n := range names {
 		all = append(all, front.Captured{Topic: 1, Subject: []byte("s"), Reply: []byte(n), Payload: make([]byte, 80)})
 	}
-	b.capture(all, nil)
+	b.capture(all, origin{})
 }
 
 // sizes returns the number of records of each entry proposed.

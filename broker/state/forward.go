@@ -2,7 +2,6 @@ package state
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"slices"
 	"sync"
@@ -26,7 +25,8 @@ import (
 // goes first, by number. A node that doesn't echo soon is not waited for; what it sends
 // back later is refused, and can't be taken by it later, since its term is over.
 //
-// What is captured where the leader is comes back in the same way (handback.go).
+// What is captured where the leader is comes back in the same way (handback.go), and when
+// a topic leaves the group, what is here of it goes to its limbo (limbo.go).
 //
 // Whether a parcel that was sent to a node which died has been proposed is not known:
 // its publishers hear nothing, as with any other loss of a leader.
@@ -62,6 +62,7 @@ type forwarder struct {
 	bytes   int
 	runs    bool
 	closed  bool
+	giveUps []chan struct{} // closed once what is here of topics that left the group is in their limbos
 }
 
 func newForwarder(c *cluster, g *Group) *forwarder {
@@ -86,6 +87,9 @@ func (f *forwarder) capture(batch []front.Captured) {
 	for i := range batch {
 		if !f.roomLocked() {
 			return // the publishers get no ack, as if the node had been killed now
+		}
+		if f.divertedLocked(&batch[i]) {
+			continue
 		}
 		p := f.openLocked()
 		before := len(p.data)
@@ -188,14 +192,16 @@ func (f *forwarder) run() {
 			return
 		}
 		for {
+			f.serveGiveUps(ctx, nil)
 			p := f.next()
 			if p == nil {
 				break
 			}
+			size := len(p.data)
 			f.deliver(ctx, p)
 			f.pending.Add(-1)
 			f.mu.Lock()
-			f.bytes -= len(p.data)
+			f.bytes -= size
 			f.room.Broadcast()
 			f.mu.Unlock()
 			if ctx.Err() != nil {
@@ -226,6 +232,9 @@ func (f *forwarder) next() *parcel {
 // does. What has come back meanwhile goes first.
 func (f *forwarder) deliver(ctx context.Context, p *parcel) {
 	for ctx.Err() == nil {
+		if f.serveGiveUps(ctx, p); len(p.data) == 0 {
+			return
+		}
 		leader, term := f.c.leaderTerm(f.g.id)
 		if leader != f.c.me && !p.again {
 			f.awaitOwn(ctx)
@@ -236,7 +245,7 @@ func (f *forwarder) deliver(ctx context.Context, p *parcel) {
 		}
 		switch leader {
 		case f.c.me:
-			if f.g.captureParcel(p.data, nil) {
+			if f.g.captureParcel(p.data, nil, p) {
 				return
 			}
 		case "":
@@ -310,55 +319,15 @@ func (f *forwarder) turn(ctx context.Context, leader string, term uint64, p *par
 	if sent == "" || leader == "" || same {
 		return before
 	}
-	f.marks++
-	mark := binary.LittleEndian.AppendUint32([]byte{chunkMark}, f.marks)
-	if f.c.net.Send(sent, peer.ChannelGroup0+peer.Channel(f.g.id), mark) == nil {
-		f.awaitEcho(ctx, sent)
-	}
+	f.mark(ctx, sent)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.sent = ""
-	f.epoch++
-	f.unsure.Store(false)
 	return f.beforeLocked(p)
 }
 
 // beforeLocked tells whether anything has come back that goes before p.
 func (f *forwarder) beforeLocked(p *parcel) bool {
 	return len(f.back) > 0 && (!p.again || f.back[0].number < p.number)
-}
-
-// awaitEcho waits for the echo of the last mark, as long as there is any hope.
-func (f *forwarder) awaitEcho(ctx context.Context, from string) {
-	late := time.After(forwardEcho)
-	for {
-		select {
-		case n := <-f.echo:
-			if n == f.marks {
-				return
-			}
-		case <-late:
-			return
-		case <-ctx.Done():
-			return
-		case <-time.After(20 * time.Millisecond):
-			if _, ok := f.c.net.Peer(from); !ok {
-				return
-			}
-		}
-	}
-}
-
-// echoed takes an echo.
-func (f *forwarder) echoed(n uint32) {
-	select {
-	case <-f.echo: // of a mark that nobody waits for
-	default:
-	}
-	select {
-	case f.echo <- n:
-	default:
-	}
 }
 
 // send sends a parcel.

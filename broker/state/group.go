@@ -74,7 +74,7 @@ func (g *Group) Capture(batch []front.Captured) {
 	}
 	r := g.local.Load()
 	if g.forward == nil || r != nil && r.isLeader() && g.forward.idle() {
-		r.queue.capture(batch, nil)
+		r.queue.capture(batch, origin{})
 		return
 	}
 	g.forward.capture(batch)

@@ -26,8 +26,8 @@ func (s *State) arrivedLocked(t *Topic, g *Group, data *store.Topic) {
 	if t.Group() != g && moves <= t.moves.Load() {
 		return
 	}
-	if t.Group() != g {
-		t.Group().left.Store(true)
+	if old := t.Group(); old != g {
+		defer s.leave(t, old)()
 	}
 	what := Updated
 	if t.held.Load() || t.Group() != g {
@@ -52,7 +52,7 @@ func (s *State) switchedLocked(t *Topic, e *catalogue.Topic) bool {
 	if t.Group() == g { // the move was given up
 		return false
 	}
-	t.Group().left.Store(true)
+	defer s.leave(t, t.Group())()
 	t.data.Store(nil)
 	if r := g.local.Load(); r != nil {
 		t.held.Store(true) // until it is opened here

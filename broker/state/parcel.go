@@ -45,6 +45,8 @@ type parcel struct {
 	number   uint64         // its place among those that were sent, or came back; 0: neither yet
 	epoch    uint32         // in which it was sent last
 	again    bool           // it goes before what has not been sent
+	settled  bool           // it has been in its topic's limbo
+	from     *sender        // in a limbo: who sent it; nil: it was captured here
 	account  *front.Account // of the last message
 	messages int
 }

@@ -53,13 +53,13 @@ var errPartly = errors.New("the connection broke within a message")
 
 // captureParcel captures a parcel here; false when this node doesn't lead, or not in
 // the term that a parcel of another node was meant for.
-func (g *Group) captureParcel(data []byte, from *sender) bool {
+func (g *Group) captureParcel(data []byte, from *sender, via *parcel) bool {
 	r := g.local.Load()
 	if r == nil || !r.isLeader() || from != nil && r.repl.Load().Term() != from.term {
 		return false
 	}
 	messages := g.s.cl.open(data)
-	return len(messages) == 0 || r.queue.capture(messages, from)
+	return len(messages) == 0 || r.queue.capture(messages, origin{from: from, via: via})
 }
 
 // refuse tells the publishers of a parcel that nobody takes their messages.
@@ -88,6 +88,11 @@ func (c *cluster) refuse(data []byte) {
 // back too.
 func (c *cluster) giveBack(s *sender, data []byte) {
 	c.returning.Store(pieceKey{from: s.node, channel: s.channel}, true)
+	c.sendBack(s, data)
+}
+
+// sendBack sends a parcel back to where it was captured.
+func (c *cluster) sendBack(s *sender, data []byte) {
 	if c.sendPieces(s.node, s.channel, chunkReturned|s.tries<<chunkTries, s, data) != nil {
 		c.refuse(data)
 	}
@@ -104,6 +109,7 @@ func (c *cluster) answerForward(from string, channel peer.Channel, chunk []byte)
 			g.forward.echoed(n)
 			return
 		}
+		c.s.limbos.giveBack(from, channel)
 		if r := g.local.Load(); r != nil {
 			r.settle(c.s.ctx)
 		}
@@ -128,7 +134,7 @@ func (c *cluster) answerForward(from string, channel peer.Channel, chunk []byte)
 		g.forward.returned(s, data)
 		return
 	}
-	if _, after := c.returning.Load(key); after || !g.captureParcel(data, s) {
+	if _, after := c.returning.Load(key); after || !g.captureParcel(data, s, nil) {
 		c.giveBack(s, data)
 		c.wake() // whoever sent it may not have heard of the latest term
 	}

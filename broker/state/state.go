@@ -29,6 +29,7 @@ type State struct {
 	catalogue *catalogueMachine
 	groups    groupTable
 	topics    registry
+	limbos    limbos
 	batches   batchCounts
 	settling  [64]sync.Mutex // by topic; held while a topic's steps are taken
 

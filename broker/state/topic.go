@@ -25,6 +25,7 @@ type Topic struct {
 	held  atomic.Bool           // it is moving: nothing of it is proposed now
 	moves atomic.Uint64         // the number of the move that group follows from
 	limbo atomic.Pointer[limbo] // what was captured meanwhile; nil: nothing
+	was   atomic.Pointer[Group] // the group that it left last, as far as is known here
 
 	data   atomic.Pointer[store.Topic] // nil where its group isn't local
 	config atomic.Pointer[topics.Config]

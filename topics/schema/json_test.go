@@ -120,7 +120,7 @@ func TestWrongJSONSchemasSayWhy(t *testing.T) {
 		`{"properties":{"a":{"minimum":"1"}}}`: "/properties/a/minimum",
 		`{"pattern":"(?=a)"}`:                  "look-around",
 		`{"pattern":"("}`:                      "missing closing",
-		`{"patternProperties":{"a{999}b{999}c{99}":true}}`:              "costly",
+		`{"patternProperties":{"a{999}b{999}c{99}":true}}`:        "costly",
 		`{"pattern":"` + strings.Repeat("a", PatternMax+1) + `"}`: "1024 bytes",
 		`{"$ref":"#/nowhere"}`:                                    "nowhere",
 		`{"$ref":"https://example.com/x.json"}`:                   "only lead to the document",

@@ -44,12 +44,23 @@ type Source struct {
 	// Message is the full name of the message that payloads are, of Protobuf only. It
 	// may be left out where the file has just one message outside of others.
 	Message string
+	// Framing says what stands around payloads, of Avro only.
+	Framing Framing
 }
+
+// Framing says how Avro payloads begin.
+type Framing string
+
+// The framings. "" reads a payload with or without the mark, and writes it.
+const (
+	SingleObject Framing = "single-object" // C3 01 and the schema's fingerprint (Avro's single object encoding)
+	Raw          Framing = "raw"           // nothing but the value
+)
 
 // Digest returns what tells sources apart: a SHA-256 in hexadecimal over all of it.
 func (s Source) Digest() string {
 	h := sha256.New()
-	for _, part := range []string{string(s.Format), s.Message, s.Text} {
+	for _, part := range []string{string(s.Format), s.Message, string(s.Framing), s.Text} {
 		fmt.Fprintf(h, "%d:%s", len(part), part)
 	}
 	return hex.EncodeToString(h.Sum(nil))
@@ -114,11 +125,18 @@ func Compile(src Source) (*Schema, error) {
 	if src.Message != "" && src.Format != Protobuf {
 		return nil, &SourceError{src.Format, "", "it names a message, which only protobuf has"}
 	}
+	if src.Framing != "" && (src.Format != Avro || src.Framing != SingleObject && src.Framing != Raw) {
+		return nil, &SourceError{src.Format, "", fmt.Sprintf("there is no framing %q: avro has single-object and raw", src.Framing)}
+	}
 	s := &Schema{source: src, digest: src.Digest()}
 	var err *SourceError
 	switch src.Format {
 	case JSONSchema:
 		s.codec, err = compileJSON(src.Text)
+	case Avro:
+		s.codec, err = compileAvro(src)
+	case Protobuf:
+		s.codec, err = compileProto(src)
 	default:
 		err = &SourceError{Reason: fmt.Sprintf("there is no format %q: it is json-schema, avro or protobuf", src.Format)}
 	}

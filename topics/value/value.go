@@ -128,6 +128,12 @@ func OfObject(list ...Field) Value {
 	return Value{kind: Object, ref: o}
 }
 
+// OfFields makes an object of fields with different names, and as many values. It keeps
+// both; names may be shared with other objects.
+func OfFields(names []string, values []Value) Value {
+	return Value{kind: Object, ref: &fields{names: names, values: values}}
+}
+
 func (o *fields) index(name string) int {
 	for i, n := range o.names {
 		if n == name {

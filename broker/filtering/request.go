@@ -161,10 +161,27 @@ func decode(body []byte, into any) *topics.Fault {
 type wanted struct {
 	Subject string `json:"subject"`
 	Where   string `json:"where"`
-	Codec   string `json:"codec"`
+	Codec   codec  `json:"codec"`
 	Queue   string `json:"queue"`
 	Deliver string `json:"deliver"` // an inbox of the requester; "": one is made up
 	ID      string `json:"id"`      // of an earlier answer, to go on under the same subject
+}
+
+// codec names how payloads are read: a string, or an object that has a schema.
+type codec string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (c *codec) UnmarshalJSON(b []byte) error {
+	if len(b) > 0 && b[0] == '{' {
+		*c = codec(b)
+		return nil
+	}
+	var s string
+	if err := json.Unmarshal(b, &s); err != nil {
+		return errors.New("the codec is a string or an object")
+	}
+	*c = codec(s)
+	return nil
 }
 
 var idForm = regexp.MustCompile(`^[A-Za-z0-9]{22,32}$`)
@@ -183,8 +200,12 @@ func (w *wanted) registration(a ask) (r Registration, fault *topics.Fault) {
 	case w.Queue != "" && (w.ID != "" || w.Deliver != ""):
 		return r, bad("queue: the subject of a queue group is the same for all members, so neither id nor deliver go with it")
 	}
+	codec, err := filter.Canonical(string(w.Codec))
+	if err != nil {
+		return r, bad("codec: %v", err)
+	}
 	r = Registration{
-		Account: a.account, Subject: w.Subject, Where: w.Where, Codec: w.Codec, Queue: w.Queue,
+		Account: a.account, Subject: w.Subject, Where: w.Where, Codec: codec, Queue: w.Queue,
 		Deny: denied(a.client, w.Subject), User: a.client.User, Created: time.Now().UTC(), ID: cmp.Or(w.ID, nuid.Next()),
 	}
 	if w.Queue != "" {
@@ -235,7 +256,7 @@ func (s *Service) subscribe(ctx context.Context, a ask) (any, error) {
 	if fault != nil {
 		return nil, fault
 	}
-	f, err := s.o.Filters.Get(w.Where, w.Codec)
+	f, err := s.o.Filters.Get(w.Where, r.Codec)
 	if err != nil {
 		return subscribed{Error: whereError(err)}, nil
 	}

@@ -162,6 +162,41 @@ func TestMessagesThatMatchCome(t *testing.T) {
 	}
 }
 
+// TestCodecsWithASchema: what the schema doesn't read is counted as what isn't JSON is.
+func TestCodecsWithASchema(t *testing.T) {
+	s := newServer(t, front.Options{})
+	newService(t, s, Options{})
+	nc := dial(t, s)
+	avro := `{"avro":{"type":"record","name":"R","fields":[{"name":"n","type":"long"}]}}`
+	got := subscribe(t, nc, `{"subject":"a","where":"n > 10","codec":`+avro+`}`)
+	proto := subscribe(t, nc, `{"subject":"a","where":"n > 10","codec":"{\"protobuf\":\"syntax = \\\"proto3\\\"; message M { sint64 n = 4; }\"}"}`)
+	subA, subP := listen(t, nc, got.Subject), listen(t, nc, proto.Subject)
+	for _, payload := range []string{"\x16", "\x20\x16", "{}", "\x02"} { // 11 in Avro, 11 in Protobuf, neither, 1 in Avro
+		if err := nc.Publish("a", []byte(payload)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if m := next(t, subA); string(m.Data) != "\x16" {
+		t.Errorf("by Avro came %x", m.Data)
+	}
+	if m := next(t, subP); string(m.Data) != "\x20\x16" {
+		t.Errorf("by Protobuf came %x", m.Data)
+	}
+	st := request[found](t, nc, "GET", `{"id":"`+got.ID+`"}`).Filter
+	if st.Codec != avro || st.Stats.Scanned != 4 || st.Stats.Matched != 1 || st.Stats.Errors != 2 || st.Stats.ByReason["payload"] != 2 || !strings.Contains(st.Stats.First.Error, "avro schema") {
+		t.Errorf("%+v", st)
+	}
+	for body, want := range map[string]string{
+		`{"subject":"a","where":"true","codec":{"avro":{"type":"nothing"}}}`: "nothing",
+		`{"subject":"a","where":"true","codec":7}`:                           "a string or an object",
+		`{"subject":"a","where":"true","codec":{"xml":1}}`:                   "codec",
+	} {
+		if a := request[subscribed](t, nc, "SUBSCRIBE", body); a.Error == nil || !strings.Contains(a.Error.Description, want) {
+			t.Errorf("%s: %+v, want something with %q", body, a.Error, want)
+		}
+	}
+}
+
 func TestRefusals(t *testing.T) {
 	s := newServer(t, front.Options{})
 	newService(t, s, Options{PerAccount: 1})

@@ -7,8 +7,9 @@
 //	ok, err := f.Match(message)
 //	f.Release()
 //
-// A message that a condition can't be evaluated over (a field is missing, types
-// don't fit, the payload isn't JSON) doesn't match, and is an error with a Reason. It
+// Payloads are JSON, or Avro or Protobuf by a schema that the filter's codec names. A
+// message that a condition can't be evaluated over (a field is missing, types don't fit,
+// the payload isn't what the codec reads) doesn't match, and is an error with a Reason. It
 // is never silent: whoever uses a filter counts its results in a Tally, which keeps
 // the first error as an example.
 //

@@ -116,9 +116,11 @@ func TestWrongConditionsSayWhere(t *testing.T) {
 			t.Errorf("%q: got %v, want something with %q", text, err, want)
 		}
 	}
-	for _, codec := range []string{"avro", "protobuf", "xml"} {
-		if _, err := s.Get("true", codec); err == nil || !strings.Contains(err.Error(), "json") {
-			t.Errorf("codec %s: got %v", codec, err)
+	for codec, want := range map[string]string{
+		"avro": `{"avro": …}`, "xml": "json", `{"avro":{"type":"nothing"}}`: "nothing", `{"avro":"int","message":"a"}`: "message", `{"protobuf":"message {}"}`: "1:9",
+	} {
+		if _, err := s.Get("true", codec); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("codec %s: got %v, want something with %s", codec, err, want)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package filter
 
 import (
+	"github.com/heraldmq/herald/topics/schema"
 	"github.com/heraldmq/herald/topics/value"
 )
 
@@ -13,9 +14,32 @@ type Message struct {
 	time            int64
 	seq             uint64
 
+	decoding
+	others []decoding // by other schemas
+}
+
+// decoding is what the payload says by a schema.
+type decoding struct {
+	schema  *schema.Schema // nil: it is JSON
 	decoded bool
 	value   value.Value
 	err     error
+}
+
+// read has Payload read by a schema.
+func (m *Message) read(s *schema.Schema) {
+	if m.schema == s {
+		return
+	}
+	old := m.decoding
+	m.decoding = decoding{schema: s}
+	for i := range m.others {
+		if m.others[i].schema == s {
+			m.decoding, m.others[i] = m.others[i], old
+			return
+		}
+	}
+	m.others = append(m.others, old)
 }
 
 // Reset makes it a message without a place. The bytes are borrowed until the next
@@ -31,12 +55,17 @@ func (m *Message) Place(seq uint64, nanos int64) { m.seq, m.time = seq, nanos }
 // Decoded tells whether a filter has asked for the payload.
 func (m *Message) Decoded() bool { return m.decoded }
 
-// Payload returns what the payload says, decoded once. It is for expr.
+// Payload returns what the payload says, decoded once for each schema. It is for expr.
 func (m *Message) Payload() (value.Value, error) {
 	if !m.decoded {
 		m.decoded = true
-		if m.value, m.err = value.Parse(m.payload, value.Options{}); m.err != nil {
-			m.err = &payloadError{m.err}
+		if m.schema != nil {
+			m.value, m.err = m.schema.Decode(m.payload)
+		} else {
+			m.value, m.err = value.Parse(m.payload, value.Options{})
+		}
+		if m.err != nil {
+			m.err = &payloadError{m.schema, m.err}
 		}
 	}
 	return m.value, m.err
@@ -61,7 +90,15 @@ func (m *Message) Sequence() uint64 { return m.seq }
 func (m *Message) Now() int64 { return 0 }
 
 // payloadError: the payload isn't what the codec reads.
-type payloadError struct{ err error }
+type payloadError struct {
+	schema *schema.Schema
+	err    error
+}
 
-func (e *payloadError) Error() string { return "the payload is not JSON: " + e.err.Error() }
+func (e *payloadError) Error() string {
+	if e.schema != nil {
+		return "the payload can't be read by the " + string(e.schema.Format()) + " schema: " + e.err.Error()
+	}
+	return "the payload is not JSON: " + e.err.Error()
+}
 func (e *payloadError) Unwrap() error { return e.err }

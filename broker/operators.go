@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"context"
 	"path/filepath"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -15,6 +16,9 @@ import (
 // newOperators makes what runs operators. peers is nil on a single node.
 func (d *durable) newOperators(peers operate.Peers) *operate.Engine {
 	return operate.New(operate.Options{
+		Create: func(ctx context.Context, account string, cfg topics.Config) (*state.Topic, error) {
+			return d.api.Create(ctx, account, cfg)
+		},
 		Dir: filepath.Join(d.b.storeDir, "operators"), Account: d.b.front.Account, Peers: peers, Fetch: d.copies.Page, Log: d.b.cfg.Log,
 		Compile: func(_ string, text []byte, ids map[string]uint16) (*graph.Graph, error) {
 			s, err := spec.Parse("operator", text)

@@ -21,6 +21,14 @@ type Guard struct {
 // sends once and is removed when its message has been given up. Operators have none of it.
 const BurialProducer = uint64(1) << 62
 
+// OutboxBit is set in the number of a producer that is an outbox: what each of its guards
+// guards is for one topic, and how far it has come is kept by that topic, and moves with
+// it, instead of by the group. A higher epoch needs no declaration and begins with 1.
+const OutboxBit = uint64(1) << 63
+
+// Outbox tells whether the producer is one.
+func (g *Guard) Outbox() bool { return g.Producer&OutboxBit != 0 }
+
 // GuardSize is how many bytes AppendGuard adds.
 const GuardSize = 8 + 4 + 8 + 8 + 4
 
@@ -63,6 +71,9 @@ const (
 
 // Judge tells what becomes of a guard at a place.
 func (p Place) Judge(g *Guard) Verdict {
+	if g.Outbox() && g.Epoch > p.Epoch {
+		p = Place{Epoch: g.Epoch}
+	}
 	switch {
 	case p.Epoch == 0 || g.Epoch != p.Epoch || g.Seq == 0 || g.Seq > p.Seq+1:
 		return GuardRefused

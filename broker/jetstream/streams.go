@@ -1,6 +1,7 @@
 package jetstream
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"time"
@@ -42,6 +43,26 @@ func (r *request) streamCreate() (any, error) {
 	// An equal stream that was there is as good as a new one: clients that
 	// create at each start rely on it.
 	return &jsapi.StreamCreateReply{Reply: r.head(), StreamInfo: r.api.s.changed(t), DidCreate: true}, nil
+}
+
+// Create makes a topic as a request for a stream does, for another room of the broker; it
+// needn't be complete. One of an equal config is as good. Whether whoever asks may is for
+// the caller to check.
+func (s *Service) Create(ctx context.Context, account string, cfg topics.Config) (*state.Topic, error) {
+	s.mu.Lock()
+	a := s.accounts[account]
+	s.mu.Unlock()
+	if a == nil {
+		return nil, jsapi.ErrNotEnabledForAccount
+	}
+	if f := completeStream(&cfg, s.environment(a), false); f != nil {
+		return nil, f
+	}
+	if f := s.unsupported(&cfg); f != nil {
+		return nil, f
+	}
+	t, _, err := s.o.State.CreateTopic(ctx, account, cfg)
+	return t, err
 }
 
 // unsupported refuses what configs may ask for but Herald can't do yet, instead

@@ -123,7 +123,7 @@ func (f *fleet) level(id uint64) {
 	wait(f, "the standbys are level", func() (bool, string) {
 		texts := map[string]int{}
 		for _, p := range f.nodes {
-			u := p.ops.unit(id, nil)
+			u := p.ops.unit(unitKey{id: id}, nil)
 			if u == nil || u.store.Load() == nil {
 				return false, "no unit"
 			}
@@ -211,7 +211,7 @@ func TestADivergentStandbyIsRebuilt(t *testing.T) {
 	var standby *unit
 	wait(t, "a standby with the first step", func() (bool, string) {
 		for _, p := range f.nodes {
-			if u := p.ops.unit(o.ID, nil); u != nil && !u.group.IsLeader() && u.store.Load() != nil && u.store.Load().Seq() > 0 {
+			if u := p.ops.unit(unitKey{id: o.ID}, nil); u != nil && !u.group.IsLeader() && u.store.Load() != nil && u.store.Load().Seq() > 0 {
 				standby = u
 				return true, ""
 			}

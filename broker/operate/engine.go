@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"log/slog"
@@ -30,7 +31,7 @@ type Peers interface {
 // through from a sequence on, and where to go on.
 type Fetch func(ctx context.Context, t *state.Topic, subjects []string, from topics.Sequence) (messages []topics.Message, next topics.Sequence, err error)
 
-// Options say what an Engine works with. All but Peers, Fetch and Log are required.
+// Options say what an Engine works with. All but Peers, Fetch, Log and OutboxBytes are required.
 type Options struct {
 	Dir     string // where the state of operators is kept
 	Account func(name string) *front.Account
@@ -38,9 +39,14 @@ type Options struct {
 	// from the catalogue; ids are the places of the steps' state by name, nil where it is
 	// deployed for the first time. Graphs are not shared: each call makes one.
 	Compile func(account string, spec []byte, ids map[string]uint16) (*graph.Graph, error)
-	Peers   Peers
-	Fetch   Fetch
-	Log     *slog.Logger
+	// Create makes a topic, or returns the one there is; the config needn't be complete.
+	Create func(ctx context.Context, account string, cfg topics.Config) (*state.Topic, error)
+	Peers  Peers
+	Fetch  Fetch
+	Log    *slog.Logger
+	// OutboxBytes may wait in an operator's outbox: with more it runs no steps until some
+	// have been sent. 0: 16 MiB.
+	OutboxBytes int64
 }
 
 // Engine is the operators of a node. All methods but New, Start, Stop and Close may be
@@ -54,11 +60,13 @@ type Engine struct {
 
 	mu      sync.Mutex
 	state   *state.State
-	units   map[uint64]*unit
+	units   map[unitKey]*unit
 	readers map[topics.TopicID][]*unit // who reads a topic
 	stopped bool                       // nothing is run any more; what is committed is still taken in
 	closed  bool
 	changed chan struct{} // holds one: operators have changed
+
+	over map[uint64]time.Time // since when outboxes are known to be gone; reconcile's own
 
 	service service
 }
@@ -68,7 +76,8 @@ func New(o Options) *Engine {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	e := &Engine{o: o, units: map[uint64]*unit{}, readers: map[topics.TopicID][]*unit{}, changed: make(chan struct{}, 1)}
+	o.OutboxBytes = cmp.Or(o.OutboxBytes, 16<<20)
+	e := &Engine{o: o, units: map[unitKey]*unit{}, readers: map[topics.TopicID][]*unit{}, changed: make(chan struct{}, 1), over: map[uint64]time.Time{}}
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	e.service.init(e)
 	return e
@@ -152,7 +161,7 @@ func (e *Engine) reconcile() {
 		there := map[uint64]*catalogue.Operator{}
 		for _, o := range e.state.Operators("") {
 			there[o.ID] = o
-			if u := e.unit(o.ID, o); u != nil {
+			if u := e.unit(unitKey{id: o.ID}, o); u != nil {
 				u.update(o)
 			}
 		}
@@ -167,15 +176,15 @@ func (e *Engine) reconcile() {
 
 // unit returns the unit of an operator, and makes it where it should be and isn't. o is
 // what the catalogue says, nil to look it up.
-func (e *Engine) unit(id uint64, o *catalogue.Operator) *unit {
+func (e *Engine) unit(k unitKey, o *catalogue.Operator) *unit {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if u := e.units[id]; u != nil || e.closed {
+	if u := e.units[k]; u != nil || e.closed {
 		return u
 	}
 	if o == nil {
 		for _, c := range e.state.Operators("") {
-			if c.ID == id {
+			if c.ID == k.id {
 				o = c
 			}
 		}
@@ -187,8 +196,8 @@ func (e *Engine) unit(id uint64, o *catalogue.Operator) *unit {
 	if g == nil || !g.Local() {
 		return nil
 	}
-	u := newUnit(e, o, g)
-	e.units[id] = u
+	u := newUnit(e, k, o, g)
+	e.units[k] = u
 	e.wg.Go(u.run)
 	return u
 }
@@ -196,7 +205,7 @@ func (e *Engine) unit(id uint64, o *catalogue.Operator) *unit {
 // end ends a unit; gone: with its files.
 func (e *Engine) end(u *unit, gone bool) {
 	e.mu.Lock()
-	delete(e.units, u.id)
+	delete(e.units, u.unitKey)
 	for id, list := range e.readers {
 		e.readers[id] = without(list, u)
 	}
@@ -231,15 +240,18 @@ func (e *Engine) reads(u *unit, ids []topics.TopicID) {
 
 // Stepped is for state.Hooks.OnStep.
 func (e *Engine) Stepped(_ *state.Group, s state.Step) {
-	if u := e.unit(s.Guard.Producer&^outboxBit, nil); u != nil {
-		u.push(item{step: s})
+	if u := e.unit(unitKey{s.Guard.Producer, s.Guard.Partition}, nil); u != nil {
+		u.push(item{step: s, index: s.Index})
 	}
 }
 
 // Declared is for state.Hooks.OnProducer.
 func (e *Engine) Declared(_ *state.Group, p state.Epoch) {
-	if u := e.unit(p.Producer, nil); u != nil && p.Epoch > 0 {
-		u.push(item{epoch: p.Epoch})
+	if u := e.unit(unitKey{id: p.Producer}, nil); u != nil && p.Epoch > 0 {
+		i := item{epoch: p.Epoch, index: p.Index, was: topics.Place{Epoch: p.Was, Seq: p.Seqs[u.slot]}}
+		if p.Was < p.Epoch {
+			u.push(i)
+		}
 	}
 }
 
@@ -304,10 +316,6 @@ func (e *Engine) Flush(g *state.Group, i topics.Index) {
 
 func (e *Engine) dir(id uint64) string { return filepath.Join(e.o.Dir, strconv.FormatUint(id, 10)) }
 
-// outboxBit tells the numbers of the steps of an operator from those of what it sends to
-// other groups.
-const outboxBit = uint64(1) << 63
-
 // sweepProducers removes the producers of operators that are gone, on the leaders of
 // their groups.
 func (e *Engine) sweepProducers(there map[uint64]*catalogue.Operator) {
@@ -319,7 +327,7 @@ func (e *Engine) sweepProducers(there map[uint64]*catalogue.Operator) {
 			continue
 		}
 		g.Store().Producers(func(id, _ uint64) bool {
-			if id&topics.BurialProducer == 0 && there[id&^outboxBit] == nil {
+			if id&topics.BurialProducer == 0 && there[id&^topics.OutboxBit] == nil && e.isOver(id) {
 				ctx, cancel := context.WithTimeout(e.ctx, time.Second)
 				defer cancel()
 				if _, err := g.DeclareProducer(ctx, id, 0); err != nil {
@@ -329,4 +337,25 @@ func (e *Engine) sweepProducers(there map[uint64]*catalogue.Operator) {
 			return true
 		})
 	}
+}
+
+// outboxOver is for how long what an outbox has sent is still known once its operator is
+// gone: a parcel that is under way then is not taken for a new one.
+const outboxOver = time.Minute
+
+// isOver tells whether a producer whose operator is gone can be forgotten.
+func (e *Engine) isOver(id uint64) bool {
+	if id&topics.OutboxBit == 0 {
+		return true
+	}
+	since, ok := e.over[id]
+	if !ok {
+		since = time.Now()
+		e.over[id] = since
+	}
+	if time.Since(since) < outboxOver {
+		return false
+	}
+	delete(e.over, id)
+	return true
 }

@@ -52,8 +52,9 @@ func (u *unit) watch() {
 	u.e.reads(u, ids)
 }
 
-// begin begins an epoch: with the state that it takes over, or none.
-func (u *unit) begin(epoch uint64) error {
+// begin begins an epoch: with the state that it takes over, or none. was is how far the
+// group had come in the one before, nil where that isn't known.
+func (u *unit) begin(epoch uint64, was *topics.Place) error {
 	if epoch <= u.epoch {
 		return nil
 	}
@@ -70,9 +71,18 @@ func (u *unit) begin(epoch uint64) error {
 	u.op.Store(o)
 	u.carryOut()
 	s := u.store.Load()
+	has := topics.Place{Epoch: s.Epoch(), Seq: s.Seq()}
+	exact := was != nil && *was == has || was == nil && len(u.group.Nodes()) <= 1 && has.Epoch == epoch-1
 	var from opstate.Reader = opstate.NewMemory()
-	if o.Kept != nil && o.Epoch == epoch && s.Epoch() == epoch-1 && !u.faulty {
-		from = kept{s, o.Kept}
+	switch {
+	case epoch == 1, was != nil && was.Epoch == 0, o.Kept == nil && o.Outbox == epoch: // nothing is taken over
+	case u.faulty || !exact: // another replica has what this one lacks
+		u.epoch, u.faulty, u.inst = epoch, true, nil
+		return nil
+	case has.Epoch != epoch-1:
+		from = kept{Reader: s, outbox: true}
+	default:
+		from = kept{s, o.Kept, o.Kept == nil}
 	}
 	if err := s.Begin(epoch, from, 0); err != nil {
 		return err
@@ -82,10 +92,12 @@ func (u *unit) begin(epoch uint64) error {
 	return u.reopen()
 }
 
-// kept is a state without what belongs to steps that are not kept.
+// kept is a state without what belongs to steps that are not kept, or only its outbox: what
+// has been committed is sent, whatever becomes of the rest.
 type kept struct {
 	opstate.Reader
-	nodes []uint16
+	nodes  []uint16
+	outbox bool
 }
 
 func (k kept) Scan(from, to []byte, f func(key, v []byte) bool) error {
@@ -95,6 +107,7 @@ func (k kept) Scan(from, to []byte, f func(key, v []byte) bool) error {
 		for _, n := range k.nodes {
 			keep = keep || !own && n == node
 		}
+		keep = keep && (!k.outbox || engine.IsOutbox(key))
 		return !keep || f(key, v)
 	})
 }

@@ -16,6 +16,7 @@ var (
 	descMark     = desc("watermark_seconds", "How far event time has come, in seconds since 1970.")
 	descKeys     = desc("state_keys", "Keys of the state.")
 	descBytes    = desc("state_bytes", "Bytes of keys and values of the state.")
+	descOutbox   = desc("outbox_bytes", "Bytes of outputs that wait for a topic of another group.", "topic")
 	descIn       = desc("records_in_total", "Records that steps of this node have read.")
 	descOut      = desc("records_out_total", "Records that steps of this node have given.")
 	descSteps    = desc("steps_total", "Steps run on this node and committed.")
@@ -28,7 +29,7 @@ var (
 // Describe implements prometheus.Collector.
 func (e *Engine) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		descState, descLeads, descSeq, descBehind, descLag, descLagFor, descMark, descKeys, descBytes, descIn, descOut,
+		descState, descLeads, descSeq, descBehind, descLag, descLagFor, descMark, descKeys, descBytes, descOutbox, descIn, descOut,
 		descSteps, descBusy, descDiverged, descRebuilt, descStep,
 	} {
 		ch <- d
@@ -57,6 +58,9 @@ func (e *Engine) Collect(ch chan<- prometheus.Metric) {
 		}
 		put(descKeys, prometheus.GaugeValue, float64(r.Keys))
 		put(descBytes, prometheus.GaugeValue, float64(r.Bytes))
+		for _, l := range r.Outbox {
+			put(descOutbox, prometheus.GaugeValue, float64(l.Bytes), l.Topic)
+		}
 		put(descIn, prometheus.CounterValue, float64(r.Stats.In))
 		put(descOut, prometheus.CounterValue, float64(r.Stats.Out))
 		put(descSteps, prometheus.CounterValue, float64(r.Stats.Steps))

@@ -64,7 +64,14 @@ func (u *unit) reached() uint64 {
 
 // takeOver gets the replica ready to run, where it leads; ready is false when it isn't
 // yet.
-func (u *unit) takeOver() (ready bool, err error) {
+func (u *unit) takeOver(runs bool) (ready bool, err error) {
+	if p := u.behind.Load(); !runs && (p != nil || forgetful(u.g)) {
+		n := 0
+		if p != nil {
+			n, _ = p.log.Size()
+		}
+		return n == 0 && !forgetful(u.g), nil
+	}
 	if p := u.behind.Load(); p != nil {
 		return u.runBehind(p)
 	}

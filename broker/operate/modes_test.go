@@ -77,7 +77,7 @@ func (f *fleet) withTopics() {
 // stats sums up what the units of all nodes have counted since they were started.
 func (f *fleet) stats(id uint64) (all Stats) {
 	for _, p := range f.nodes {
-		if u := p.ops.unit(id, nil); u != nil {
+		if u := p.ops.unit(unitKey{id: id}, nil); u != nil {
 			s := u.report().Stats
 			all.Checkpoints += s.Checkpoints
 			all.Recovered += s.Recovered
@@ -108,7 +108,7 @@ func (f *fleet) killing(id uint64, rng *rand.Rand, kills int, settled func()) (a
 		wait(f, "another leader", func() (bool, string) { return f.leader() != nil, "" })
 		wait(f, "its first step", func() (bool, string) {
 			l := f.leader()
-			return l != nil && l.ops.unit(id, nil).report().Stats.Steps > 0, ""
+			return l != nil && l.ops.unit(unitKey{id: id}, nil).report().Stats.Steps > 0, ""
 		})
 		s := f.stats(id)
 		all.Again, all.Recovered, all.Lost, all.Checkpoints = all.Again+s.Again, all.Recovered+s.Recovered, all.Lost+s.Lost, all.Checkpoints+s.Checkpoints

@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -78,8 +79,9 @@ func open(t testing.TB, dir string, net *peer.Network) *place {
 	return openWith(t, dir, net, compile)
 }
 
-func openWith(t testing.TB, dir string, net *peer.Network, compile func(string, []byte, map[string]uint16) (*graph.Graph, error)) *place {
+func openWith(t testing.TB, dir string, net *peer.Network, compile func(string, []byte, map[string]uint16) (*graph.Graph, error), change ...func(*state.Options, *Options)) *place {
 	t.Helper()
+	p := &place{TB: t, net: net}
 	o := state.Options{Dir: filepath.Join(dir, "herald"), Network: net, FlushInterval: 100 * time.Millisecond, Fatal: func(err error) { t.Errorf("fatal: %v", err) }}
 	oo := Options{
 		Dir: filepath.Join(dir, "operators"), Account: func(string) *front.Account { return nil }, Compile: compile,
@@ -88,7 +90,13 @@ func openWith(t testing.TB, dir string, net *peer.Network, compile func(string, 
 		o.Log = testLog(net.Name())
 	}
 	oo.Log = o.Log
-	p := &place{TB: t, net: net}
+	oo.Create = func(ctx context.Context, account string, cfg topics.Config) (*state.Topic, error) {
+		t, _, err := p.CreateTopic(ctx, account, cfg)
+		return t, err
+	}
+	for _, f := range change {
+		f(&o, &oo)
+	}
 	var err error
 	if p.State, err = state.Open(o); err != nil {
 		t.Fatal(err)
@@ -163,8 +171,10 @@ func (p *place) publish(body string) {
 }
 
 // output is what the output topic holds on a node, one message a line.
-func (p *place) output() []string {
-	t, ok := p.Topic("A", "OUT")
+func (p *place) output() []string { return p.outputOf("OUT") }
+
+func (p *place) outputOf(topic string) []string {
+	t, ok := p.Topic("A", topic)
 	if !ok || t.Data() == nil {
 		return nil
 	}
@@ -196,6 +206,11 @@ func wait(t testing.TB, what string, f func() (bool, string)) {
 // batch is what the operator gives for all records at once.
 func batch(t testing.TB, text string, bodies []string) []string {
 	t.Helper()
+	return batchOf(t, text, "OUT", bodies)
+}
+
+func batchOf(t testing.TB, text, topic string, bodies []string) []string {
+	t.Helper()
 	g, err := compile("", []byte(text), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -209,7 +224,7 @@ func batch(t testing.TB, text string, bodies []string) []string {
 		t.Fatal(err)
 	}
 	var lines []string
-	for _, m := range r.Of("OUT") {
+	for _, m := range r.Of(topic) {
 		lines = append(lines, m.Subject+" "+string(m.Payload))
 	}
 	return lines

@@ -3,7 +3,6 @@ package operate
 import (
 	"bufio"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -18,7 +17,7 @@ import (
 )
 
 // streamCheckpoint is how a passive standby asks the primary for what has changed: the
-// operator's number u64, the epoch u64 and the step u64 of the state that it has. The
+// operator's number u64, the epoch u64 and the step u64 of the state that it has, the slot u32. The
 // answer is a byte: checkpointSame, checkpointChanges and what WriteChanges writes, or
 // checkpointWhole and what WriteFrames writes.
 const streamCheckpoint = "op.checkpoint"
@@ -162,9 +161,7 @@ func (u *unit) pull(p *passive) {
 }
 
 func (u *unit) ask(ctx context.Context, node string, epoch, seq uint64) *checkpoint {
-	body := binary.LittleEndian.AppendUint64(nil, u.id)
-	body = binary.LittleEndian.AppendUint64(body, epoch)
-	body = binary.LittleEndian.AppendUint64(body, seq)
+	body := asksFor(u.unitKey, topics.Place{Epoch: epoch, Seq: seq})
 	stream, err := u.e.o.Peers.OpenStream(ctx, node, streamCheckpoint, body)
 	if err != nil {
 		return &checkpoint{err: fmt.Errorf("ask %s: %w", node, err)}
@@ -243,11 +240,12 @@ func (u *unit) adopt(p *passive) {
 
 // giveCheckpoint answers a passive standby.
 func (e *Engine) giveCheckpoint(_ context.Context, from string, body []byte, w io.Writer) error {
-	if len(body) != 24 {
-		return errors.New("a request for a checkpoint is cut short")
+	k, at, err := askedFor(body)
+	if err != nil {
+		return err
 	}
-	id, epoch, seq := binary.LittleEndian.Uint64(body), binary.LittleEndian.Uint64(body[8:]), binary.LittleEndian.Uint64(body[16:])
-	u := e.unit(id, nil)
+	id, epoch, seq := k.id, at.Epoch, at.Seq
+	u := e.unit(k, nil)
 	if u == nil {
 		return fmt.Errorf("%w: operator %d", errNobody, id)
 	}

@@ -89,19 +89,24 @@ const idle = time.Hour
 // returns how long to sleep.
 func (u *unit) lead() (time.Duration, error) {
 	o := u.op.Load()
-	if u.inst == nil || !u.group.IsLeader() || !u.e.runs() || o.State != catalogue.Running {
+	if u.inst == nil || !u.group.IsLeader() || !u.e.runs() {
+		u.outbox.stop()
 		if u.inst != nil && (len(u.p.flying) > 0 || u.inst.Open() > 0) && !u.group.IsLeader() {
 			return idle, u.abort()
 		}
 		return u.standBy(), nil
 	}
-	if o.Epoch > u.epoch {
+	runs := o.State == catalogue.Running
+	if runs && o.Epoch > u.epoch {
 		return retryEvery, u.declare(o)
 	}
-	if ready, err := u.takeOver(); err != nil || !ready {
+	if ready, err := u.takeOver(runs); err != nil || !ready {
 		return retryEvery, err
 	}
 	if err := u.afterTrouble(); err != nil {
+		return 0, err
+	}
+	if err := u.outbox.tend(u.inst, runs); err != nil {
 		return 0, err
 	}
 	if wait := time.Until(u.p.after); wait > 0 {
@@ -109,27 +114,56 @@ func (u *unit) lead() (time.Duration, error) {
 	}
 	u.p.blocked = ""
 	for u.inst.Open() < max(u.g.Limits.InFlight, 1) {
-		if err := u.gather(); err != nil {
-			return 0, err
-		}
-		now := u.now()
-		next, err := u.inst.Next()
-		if err != nil {
-			return 0, err
-		}
-		full := u.g.Limits.Records > 0 && len(u.p.arrivals) >= u.g.Limits.Records
-		linger := u.g.Limits.Linger - time.Since(u.p.since)
-		switch {
-		case len(u.p.arrivals) > 0 && !full && linger > 0 && u.inst.Open() > 0:
-			return linger, nil
-		case len(u.p.arrivals) == 0 && !u.moved() && next > now:
-			return u.sleep(next, now), nil
-		}
-		if done, err := u.step(now); done || err != nil {
-			return u.sleep(next, now), err
+		done, sleep, err := u.advance(runs)
+		if done || err != nil {
+			return sleep, err
 		}
 	}
 	return idle, nil
+}
+
+// advance runs the next step, if there is something to do: done is true when there isn't,
+// for as long as sleep or until the unit is woken. One that isn't to run only takes out of
+// its outbox what has been sent.
+func (u *unit) advance(runs bool) (done bool, sleep time.Duration, err error) {
+	sent, alone, err := u.outbox.settled()
+	if err != nil {
+		if !runs || u.inst.Open() > 0 {
+			return true, idle, nil
+		}
+		return true, idle, u.fail(err.Error(), nil)
+	}
+	waiting, err := u.inst.Outbox()
+	if err != nil {
+		return true, 0, err
+	}
+	if full := waiting > u.e.o.OutboxBytes; full || alone || !runs {
+		if full && runs {
+			u.p.blocked = u.outbox.full(waiting)
+		}
+		if len(sent) == 0 {
+			return true, idle, nil
+		}
+		return false, 0, u.trim(sent)
+	}
+	if err := u.gather(); err != nil {
+		return true, 0, err
+	}
+	now := u.now()
+	next, err := u.inst.Next()
+	if err != nil {
+		return true, 0, err
+	}
+	full := u.g.Limits.Records > 0 && len(u.p.arrivals) >= u.g.Limits.Records
+	linger := u.g.Limits.Linger - time.Since(u.p.since)
+	switch {
+	case len(u.p.arrivals) > 0 && !full && linger > 0 && u.inst.Open() > 0:
+		return true, linger, nil
+	case len(u.p.arrivals) == 0 && !u.moved() && next > now && (len(sent) == 0 || u.inst.Open() > 0):
+		return true, u.sleep(next, now), nil
+	}
+	done, err = u.step(now, sent)
+	return done, u.sleep(next, now), err
 }
 
 func (u *unit) now() stream.Time { return stream.Time(u.e.state.Now()) }
@@ -171,6 +205,7 @@ func (u *unit) afterTrouble() error {
 	}
 	pause := 20 * time.Millisecond
 	switch {
+	case t.fault != nil && t.fault.ErrCode == codeNoTopic: // it is moving, or gone: see routes
 	case t.fault != nil && permanent(t.fault):
 		return u.fail(fmt.Sprintf("an output was refused: %v", t.fault), nil)
 	case t.fault != nil:
@@ -196,14 +231,19 @@ func permanent(f *topics.Fault) bool {
 
 // fail stops the operator for good, until it is resumed.
 func (u *unit) fail(why string, at *catalogue.Skipped) error {
-	u.note("error", "failed: %s", why)
+	return u.failed(func(o *catalogue.Operator) { o.Error, o.At = why, at })
+}
+
+func (u *unit) failed(say func(o *catalogue.Operator)) error {
 	o := *u.op.Load()
-	o.State, o.Error, o.At, o.Revision = catalogue.Failed, why, at, o.Revision+1
+	o.State, o.At, o.Revision = catalogue.Failed, nil, o.Revision+1
+	say(&o)
+	u.note("error", "failed: %s", o.Error)
 	ctx, cancel := context.WithTimeout(u.e.ctx, 5*time.Second)
 	defer cancel()
 	n, err := u.e.state.PutOperator(ctx, &o)
 	if err != nil {
-		return fmt.Errorf("note that operator %s has failed (%s): %w", o.Name, why, err)
+		return fmt.Errorf("note that operator %s has failed (%s): %w", o.Name, o.Error, err)
 	}
 	u.update(n)
 	return u.abort()
@@ -211,10 +251,19 @@ func (u *unit) fail(why string, at *catalogue.Skipped) error {
 
 // step runs a step and proposes it. done: there was nothing to do, or no more can be done
 // now.
-func (u *unit) step(now stream.Time) (done bool, err error) {
+func (u *unit) step(now stream.Time, sent []engine.Sent) (done bool, err error) {
+	routes, err := u.routes()
+	if err != nil {
+		return true, err
+	}
 	began := time.Now()
-	s, taken, err := u.inst.Run(engine.Batch{Clock: now, Arrivals: u.p.arrivals, Ends: u.ends(), Waiting: u.waiting})
+	s, taken, err := u.inst.Run(engine.Batch{
+		Clock: now, Arrivals: u.p.arrivals, Ends: u.ends(), Waiting: u.waiting, Routes: routes, Sent: sent,
+	})
 	u.count(func(st *Stats) { st.Busy += time.Since(began) })
+	if s != nil || err == nil {
+		u.outbox.note(sent)
+	}
 	if s != nil {
 		u.p.arrivals = u.p.arrivals[taken:]
 		u.propose(s, taken, began)
@@ -249,8 +298,11 @@ func (u *unit) propose(s *engine.Step, taken int, began time.Time) {
 	x := &state.Guarded{Guard: topics.Guard{Producer: u.id, Partition: s.Partition, Epoch: s.Epoch, Seq: s.Seq}}
 	for i := range s.Outputs {
 		out := &s.Outputs[i]
+		if out.To != 0 {
+			continue // it waits in the outbox
+		}
 		sink := &u.g.Sinks[out.Sink]
-		header := withOrigin(out, o.Name, s.Epoch, s.Seq, i)
+		header := u.withOrigin(out.Header, origin{s.Epoch, s.Seq, i, out.ID, out.Again})
 		if sink.Topic == "" {
 			f.live = append(f.live, live{out.Subject, header, out.Payload})
 			continue
@@ -285,20 +337,29 @@ func firstSubject(cfg *topics.Config) string {
 	return cfg.Name
 }
 
+// origin is where a message comes from: an output's step, its place among the step's
+// outputs, and what it says of itself.
+type origin struct {
+	epoch, seq uint64
+	index      int
+	id         string
+	again      bool
+}
+
 // withOrigin adds who made a message, and of which step it is which output.
-func withOrigin(out *engine.Output, operator string, epoch, seq uint64, index int) []byte {
+func (u *unit) withOrigin(header []byte, from origin) []byte {
 	const first = "NATS/1.0\r\n"
-	header := out.Header
-	b := make([]byte, 0, len(header)+len(operator)+len(out.ID)+120)
+	operator := u.op.Load().Name
+	b := make([]byte, 0, len(header)+len(operator)+len(from.id)+120)
 	b = append(b, first+headerOperator+": "...)
 	b = append(append(b, operator...), "\r\n"+headerOrigin+": "...)
-	b = append(strconv.AppendUint(b, epoch, 10), ':')
-	b = append(strconv.AppendUint(b, seq, 10), ':')
-	b = append(strconv.AppendInt(b, int64(index), 10), "\r\n"...)
-	if out.ID != "" {
-		b = append(append(append(b, headerID+": "...), out.ID...), "\r\n"...)
+	b = append(strconv.AppendUint(b, from.epoch, 10), ':')
+	b = append(strconv.AppendUint(b, from.seq, 10), ':')
+	b = append(strconv.AppendInt(b, int64(from.index), 10), "\r\n"...)
+	if from.id != "" {
+		b = append(append(append(b, headerID+": "...), from.id...), "\r\n"...)
 	}
-	if out.Again {
+	if from.again {
 		b = append(b, headerDuplicate+": possible\r\n"...)
 	}
 	if len(header) > len(first) {

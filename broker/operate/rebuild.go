@@ -12,10 +12,11 @@ import (
 
 	opstate "github.com/heraldmq/herald/operators/state"
 	"github.com/heraldmq/herald/topics"
+	"github.com/heraldmq/herald/topics/catalogue"
 )
 
 // streamState is how nodes ask each other for the state of an operator: its number u64,
-// the epoch u64 and the step u64 that it must have reached at least. The answer is
+// the epoch u64 and the step u64 that it must have reached at least, its slot u32. The answer is
 // frames (operators/state.WriteFrames).
 const streamState = "op.state"
 
@@ -29,7 +30,7 @@ func (u *unit) catchUp() error {
 	if data == nil {
 		return nil
 	}
-	at := data.Place(u.id, 0)
+	at := data.Place(u.id, u.slot)
 	if at.Epoch == 0 {
 		if u.group.IsLeader() && u.e.runs() {
 			return u.declare(u.op.Load())
@@ -45,7 +46,7 @@ func (u *unit) catchUp() error {
 		return nil
 	}
 	if at.Epoch > u.epoch && at.Seq == 0 {
-		return u.begin(at.Epoch)
+		return u.begin(at.Epoch, nil)
 	}
 	if u.p.behind.IsZero() {
 		u.p.behind = time.Now()
@@ -71,7 +72,7 @@ func (u *unit) rebuild(at topics.Place) error {
 	err := errNobody
 	if p := u.e.o.Peers; p != nil {
 		leader := p.Leader(u.group.ID())
-		nodes := u.group.Nodes()
+		nodes := slices.Clone(u.group.Nodes())
 		slices.SortStableFunc(nodes, func(a, b string) int {
 			switch {
 			case a == leader && b != leader:
@@ -108,16 +109,13 @@ func (u *unit) lostState(at topics.Place) error {
 	if u.inst == nil {
 		return errors.New(why)
 	}
-	return u.fail(why, nil)
+	return u.failed(func(o *catalogue.Operator) { o.Error, o.Lost = why, true })
 }
 
 func (u *unit) fetch(node string, at topics.Place) error {
 	ctx, cancel := context.WithTimeout(u.e.ctx, 30*time.Second)
 	defer cancel()
-	body := binary.LittleEndian.AppendUint64(nil, u.id)
-	body = binary.LittleEndian.AppendUint64(body, at.Epoch)
-	body = binary.LittleEndian.AppendUint64(body, at.Seq)
-	r, err := u.e.o.Peers.OpenStream(ctx, node, streamState, body)
+	r, err := u.e.o.Peers.OpenStream(ctx, node, streamState, asksFor(u.unitKey, at))
 	if err != nil {
 		return fmt.Errorf("ask %s: %w", node, err)
 	}
@@ -140,16 +138,32 @@ func (u *unit) fetch(node string, at topics.Place) error {
 	return u.reopen()
 }
 
+// asksFor says which instance's state is asked for, and how far it must have come.
+func asksFor(k unitKey, at topics.Place) []byte {
+	body := binary.LittleEndian.AppendUint64(nil, k.id)
+	body = binary.LittleEndian.AppendUint64(body, at.Epoch)
+	body = binary.LittleEndian.AppendUint64(body, at.Seq)
+	return binary.LittleEndian.AppendUint32(body, k.slot)
+}
+
+func askedFor(body []byte) (k unitKey, at topics.Place, err error) {
+	if len(body) != 28 {
+		return k, at, errors.New("a request for an operator's state is of another version")
+	}
+	k = unitKey{binary.LittleEndian.Uint64(body), binary.LittleEndian.Uint32(body[24:])}
+	return k, topics.Place{Epoch: binary.LittleEndian.Uint64(body[8:]), Seq: binary.LittleEndian.Uint64(body[16:])}, nil
+}
+
 // answerPeers has other nodes given the state of operators.
 func (e *Engine) answerPeers() {
 	e.o.Peers.HandleStream(streamState, func(_ context.Context, from string, body []byte, w io.Writer) error {
-		if len(body) != 24 {
-			return errors.New("a request for an operator's state is cut short")
+		k, at, err := askedFor(body)
+		if err != nil {
+			return err
 		}
-		id := binary.LittleEndian.Uint64(body)
-		u := e.unit(id, nil)
+		u := e.unit(k, nil)
 		if u == nil || u.store.Load() == nil {
-			return fmt.Errorf("%w: operator %d", errNobody, id)
+			return fmt.Errorf("%w: operator %d", errNobody, k.id)
 		}
 		u.mu.Lock()
 		bad := u.quarantined
@@ -160,7 +174,6 @@ func (e *Engine) answerPeers() {
 			return err
 		}
 		defer snapshot.Close()
-		at := topics.Place{Epoch: binary.LittleEndian.Uint64(body[8:]), Seq: binary.LittleEndian.Uint64(body[16:])}
 		epoch := s.Epoch()
 		if bad || epoch < at.Epoch || epoch == at.Epoch && snapshot.Seq() < at.Seq {
 			return fmt.Errorf("%w: it is at step %d of epoch %d here", errNobody, snapshot.Seq(), epoch)

@@ -26,6 +26,7 @@ type Report struct {
 	Lag       uint64         `json:"lag_records"`
 	LagFor    float64        `json:"lag_seconds"`
 	Blocked   string         `json:"blocked,omitempty"`
+	Outbox    []LaneReport   `json:"outbox,omitempty"`
 	Faulty    bool           `json:"quarantined,omitempty"`
 	Stats     Stats          `json:"stats"`
 	Counts    []engine.Count `json:"counts,omitempty"`
@@ -89,7 +90,7 @@ func (s *service) here(account, name string) *unit {
 	if o == nil {
 		return nil
 	}
-	return s.e.unit(o.ID, o)
+	return s.e.unit(unitKey{id: o.ID}, o)
 }
 
 // report says how far this node is.
@@ -113,7 +114,7 @@ func (u *unit) report() *Report {
 		r.Keys, r.Bytes = st.Size()
 	}
 	if data := u.group.Store(); data != nil {
-		if at := data.Place(u.id, 0); at.Epoch == r.Epoch && at.Seq > r.Seq {
+		if at := data.Place(u.id, u.slot); at.Epoch == r.Epoch && at.Seq > r.Seq {
 			r.Behind = at.Seq - r.Seq
 		}
 	}
@@ -130,6 +131,7 @@ func (u *unit) show() {
 	if w := u.inst.Watermark(); w != stream.TimeMin && w != stream.TimeMax {
 		r.Watermark = time.Unix(0, int64(w)).UTC()
 	}
+	r.Outbox = u.outbox.report(u.inst)
 	r.Counts, _ = u.inst.Counts() // none where the state can't be read, which is told elsewhere
 	o := u.op.Load()
 	for i := range u.g.Inputs {

@@ -74,7 +74,8 @@ func (s *service) close() {
 	s.wg.Wait()
 }
 
-type handler func(ctx context.Context, account string, body []byte) (any, error)
+// handler answers a request; may tells what else its client may publish to.
+type handler func(ctx context.Context, account string, body []byte, may func(subject string) bool) (any, error)
 
 // accept answers on a goroutine of its own. It doesn't block.
 func (s *service) accept(account string, m *front.Message, h handler) {
@@ -98,7 +99,7 @@ func (s *service) accept(account string, m *front.Message, h handler) {
 		defer func() { <-s.slots }()
 		ctx, cancel := context.WithTimeout(s.e.ctx, requestTimeout)
 		defer cancel()
-		v, err := h(ctx, account, c.Payload)
+		v, err := h(ctx, account, c.Payload, c.Client.MayPublish)
 		c.Respond(nil, answer(v, err))
 	})
 }

@@ -21,6 +21,8 @@ import (
 type item struct {
 	step  state.Step
 	epoch uint64
+	was   topics.Place // with epoch: how far the one before had come
+	index topics.Index // of the entry
 }
 
 // The bounds of a unit's queue. What doesn't fit is dropped, and the state fetched from
@@ -30,10 +32,16 @@ const (
 	queueBytesMax = 32 << 20
 )
 
-// unit is one operator on this node.
+// unitKey is an instance of an operator.
+type unitKey struct {
+	id   uint64
+	slot uint32 // tells its steps from those of the operator's other instances
+}
+
+// unit is one instance of an operator on this node.
 type unit struct {
+	unitKey
 	e     *Engine
-	id    uint64
 	group *state.Group
 	op    atomic.Pointer[catalogue.Operator]
 	wake  chan struct{} // holds one
@@ -73,6 +81,7 @@ type unit struct {
 	inst   *engine.Instance
 	faulty bool // the state is not to be used
 	p      primary
+	outbox outbox
 }
 
 type trouble struct {
@@ -80,11 +89,11 @@ type trouble struct {
 	err   error
 }
 
-func newUnit(e *Engine, o *catalogue.Operator, g *state.Group) *unit {
+func newUnit(e *Engine, k unitKey, o *catalogue.Operator, g *state.Group) *unit {
 	u := &unit{
-		e: e, id: o.ID, group: g, wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
+		unitKey: k, e: e, group: g, wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
 	}
-	u.told.L = &u.mu
+	u.told.L, u.outbox.u = &u.mu, u
 	u.life, u.kill = context.WithCancel(e.ctx)
 	u.op.Store(o)
 	u.note("info", "deployed as version %q, epoch %d, in group %d", o.Version, o.Epoch, o.Group)
@@ -121,7 +130,7 @@ func (u *unit) push(i item) {
 	}
 	u.queue = append(u.queue, i)
 	u.queued += len(i.step.Head)
-	u.held = max(u.held, i.step.Index)
+	u.held = max(u.held, i.index)
 	u.mu.Unlock()
 	u.poke()
 }
@@ -182,6 +191,9 @@ func (u *unit) ended() bool {
 	}
 }
 
+// outboxEpoch numbers the outbox's parcels: it is another one when what they were is lost.
+func (u *unit) outboxEpoch() uint64 { return max(u.op.Load().Outbox, 1) }
+
 // end ends the unit and waits for it; gone: the operator was removed.
 func (u *unit) end(gone bool) {
 	u.gone.Store(gone)
@@ -221,6 +233,7 @@ func (u *unit) run() {
 
 func (u *unit) finish() {
 	u.kill()
+	u.outbox.stop()
 	u.mu.Lock()
 	u.taken = ^topics.Index(0)
 	u.told.Broadcast()
@@ -293,7 +306,7 @@ func (u *unit) reopen() error {
 		u.watch()
 	}
 	inst, err := engine.Open(u.g, u.store.Load(), engine.Options{
-		Operator: u.id, Epoch: u.epoch, Clock: stream.Time(o.Began),
+		Operator: u.id, Partition: u.slot, Epoch: u.epoch, Clock: stream.Time(o.Began),
 	})
 	if err != nil {
 		return err
@@ -305,6 +318,7 @@ func (u *unit) reopen() error {
 	u.mu.Lock()
 	u.quarantined = false
 	u.mu.Unlock()
+	u.outbox.stop()
 	u.p.reset()
 	return nil
 }
@@ -332,7 +346,7 @@ func (u *unit) drain() error {
 // take takes one thing in. A step that can't be taken is left to catchUp.
 func (u *unit) take(i item) error {
 	if i.epoch > 0 {
-		return u.begin(i.epoch)
+		return u.begin(i.epoch, &i.was)
 	}
 	s, err := engine.ParseStep(i.step.Head)
 	if err != nil {
@@ -380,6 +394,7 @@ func (u *unit) take(i item) error {
 		return nil
 	}
 	u.p.reset()
+	u.outbox.reset()
 	u.count(func(st *Stats) { st.Applied++; st.Seq = s.Seq })
 	return nil
 }
@@ -387,6 +402,7 @@ func (u *unit) take(i item) error {
 // abort throws what was run and isn't committed away.
 func (u *unit) abort() error {
 	u.p.reset()
+	u.outbox.reset()
 	if u.inst == nil {
 		return nil
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/heraldmq/herald/broker/state"
@@ -23,12 +24,14 @@ type Request struct {
 	Skip  bool   `json:"skip,omitempty"` // RESUME: pass the record over in front of which it stopped
 	Key   string `json:"key,omitempty"`  // STATE: only keys that contain it
 	Limit int    `json:"limit,omitempty"`
+
+	may func(subject string) bool // nil: anything
 }
 
 func (s *service) verbs() map[string]handler {
 	read := func(f func(ctx context.Context, account string, r *Request) (any, error)) handler {
-		return func(ctx context.Context, account string, body []byte) (any, error) {
-			var r Request
+		return func(ctx context.Context, account string, body []byte, may func(string) bool) (any, error) {
+			r := Request{may: may}
 			if len(body) > 0 {
 				if err := json.Unmarshal(body, &r); err != nil {
 					return nil, refuse(400, "request body: %v", err)
@@ -56,8 +59,8 @@ type Deployed struct {
 }
 
 // plan checks a spec against what there is, and says where the operator lives.
-func (s *service) plan(account, spec string, ids map[string]uint16) (*graph.Graph, *catalogue.Operator, error) {
-	g, err := s.e.o.Compile(account, []byte(spec), ids)
+func (s *service) plan(ctx context.Context, account string, r *Request, ids map[string]uint16) (*graph.Graph, *catalogue.Operator, error) {
+	g, err := s.e.o.Compile(account, []byte(r.Spec), ids)
 	if err != nil {
 		return nil, nil, refuse(400, "%v", err)
 	}
@@ -95,18 +98,40 @@ func (s *service) plan(account, spec string, ids map[string]uint16) (*graph.Grap
 		if name == "" {
 			continue
 		}
-		t, ok := st.Topic(account, name)
-		if !ok {
-			return nil, nil, refuse(404, "output %s: there is no topic %s; make it first (pubsub topic add %s …)", g.Sinks[i].Name, name, name)
+		t, err := s.output(ctx, account, r, &g.Sinks[i])
+		if err != nil {
+			return nil, nil, err
 		}
-		switch {
-		case first == "":
+		if t == nil {
+			continue // a dry run makes none
+		}
+		if first == "" {
 			first, o.Group = name, t.Group().ID()
-		case t.Group().ID() != o.Group:
-			return nil, nil, refuse(400, "outputs %s and %s are in different groups, which is not there yet", first, name)
 		}
 	}
 	return g, o, nil
+}
+
+// output returns the topic of an output, which is made where the spec says how.
+func (s *service) output(ctx context.Context, account string, r *Request, sink *graph.Sink) (*state.Topic, error) {
+	if t, ok := s.e.state.Topic(account, sink.Topic); ok {
+		return t, nil
+	}
+	if sink.Create == nil {
+		return nil, refuse(404, "output %s: there is no topic %s; make it first (pubsub topic add %s …), or say with create: {…} how it is made", sink.Name, sink.Topic, sink.Topic)
+	}
+	if want := "$JS.API.STREAM.CREATE." + sink.Topic; r.may != nil && !r.may(want) {
+		return nil, refuse(403, "output %s: to make the topic %s takes the permission to publish to %s", sink.Name, sink.Topic, want)
+	}
+	if r.Dry {
+		return nil, nil
+	}
+	t, err := s.e.o.Create(ctx, account, *sink.Create)
+	if err != nil {
+		return nil, fmt.Errorf("make the topic %s of output %s: %w", sink.Topic, sink.Name, err)
+	}
+	s.e.o.Log.Info("Topic made for an operator", "topic", sink.Topic, "account", account, "group", t.Group().ID())
+	return t, nil
 }
 
 // begins is behind which sequence an input begins.
@@ -127,7 +152,7 @@ func (s *service) begins(t *state.Topic, in *graph.Input) topics.Sequence {
 }
 
 func (s *service) deploy(ctx context.Context, account string, r *Request) (any, error) {
-	_, o, err := s.plan(account, r.Spec, nil)
+	_, o, err := s.plan(ctx, account, r, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +174,7 @@ func (s *service) deploy(ctx context.Context, account string, r *Request) (any, 
 }
 
 func (s *service) update(ctx context.Context, account string, r *Request) (any, error) {
-	_, o, err := s.plan(account, r.Spec, nil)
+	_, o, err := s.plan(ctx, account, r, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -157,14 +182,15 @@ func (s *service) update(ctx context.Context, account string, r *Request) (any, 
 	if old == nil {
 		return nil, catalogue.FaultNoOperator
 	}
-	g, o, err := s.plan(account, r.Spec, old.IDs)
+	g, o, err := s.plan(ctx, account, r, old.IDs)
 	if err != nil {
 		return nil, err
 	}
-	if old.Group != o.Group {
-		return nil, refuse(400, "its first output is now in group %d and was in group %d: remove it and deploy it anew", o.Group, old.Group)
-	}
+	o.Group, o.Outbox = old.Group, old.Outbox
 	o.Epoch, o.Revision = old.Epoch+1, old.Revision+1
+	if r.Reset && old.Lost {
+		o.Outbox = o.Epoch
+	}
 	d := Deployed{Operator: o, Steps: map[string]string{}}
 	for i := range g.Nodes {
 		d.Steps[g.Nodes[i].Name] = "new"

@@ -240,7 +240,7 @@ func (m *dataMachine) applyGuarded(entry, body []byte, off, left int, r *results
 }
 
 func (m *dataMachine) publishGuarded(g *topics.Guard, batch []store.Batched) ([]topics.PublishResult, topics.GuardResult) {
-	result := m.data.Judge(g)
+	result := m.data.Judge(g, batch)
 	if result.Verdict != topics.GuardNext {
 		return nil, result
 	}
@@ -278,13 +278,21 @@ func (m *dataMachine) applyProducer(raw []byte) (any, error) {
 	if err := b.err(topics.RecordProducer); err != nil {
 		return nil, err
 	}
-	in := m.data.Declare(id, epoch)
-	m.steps = append(m.steps, func() { m.told.declared(m.id, Epoch{Producer: id, Epoch: in}) })
-	return declared(in), nil
+	e := Epoch{Producer: id, Index: m.index}
+	e.Was, e.Seqs = m.data.Places(id)
+	e.Epoch = m.data.Declare(id, epoch)
+	m.steps = append(m.steps, func() { m.told.declared(m.id, e) })
+	return declared(e.Epoch), nil
 }
 
-// Epoch tells which epoch of a producer is in force, 0 when it was removed.
-type Epoch struct{ Producer, Epoch uint64 }
+// Epoch tells which epoch of a producer is in force, 0 when it was removed, which one was
+// before, and how far its partitions had come in that.
+type Epoch struct {
+	Index           topics.Index
+	Producer, Epoch uint64
+	Was             uint64
+	Seqs            map[uint32]uint64
+}
 
 // tellSteps tells what an entry meant for operators, in its order.
 func (m *dataMachine) tellSteps() {

@@ -28,6 +28,8 @@ type executor struct {
 	saved    *eventtime.Tracker // as it was before the record
 	reads    []Read
 	outputs  []Output
+	routes   []topics.TopicID
+	trimmed  bool // what was sent has been taken out of the outbox
 	inBytes  int
 	outBytes int
 	fired    bool
@@ -73,7 +75,7 @@ func (x *executor) begin(o *state.Overlay, clock stream.Time, before *moment) {
 	x.saved = before.tracker.Clone()
 	x.event = before.tracker.Watermark()
 	x.now.clock = clock
-	x.reads, x.outputs = nil, nil
+	x.reads, x.outputs, x.routes, x.trimmed = nil, nil, nil, false
 	x.inBytes, x.outBytes, x.draws, x.depth, x.fired = 0, 0, 0, 0, false
 	x.firing, x.windows = false, 0
 	x.counts, x.written, x.added, x.ticks = map[counter]uint64{}, x.written[:0], x.added[:0], x.ticks[:0]
@@ -88,7 +90,7 @@ func (x *executor) size() int { return x.inBytes + x.outBytes + int(x.overlay.By
 func (x *executor) grew() bool {
 	grew := false
 	_ = state.EachChange(x.overlay.Delta(), func(key, _ []byte, deleted bool) error {
-		grew = grew || !deleted && key[0] != spaceMeta
+		grew = grew || !deleted && key[0] != spaceMeta && key[0] != spaceOutbox
 		return nil
 	})
 	return grew
@@ -189,11 +191,18 @@ func (x *executor) deliver(e graph.Edge, r *stream.Record) error {
 // emit makes a record an output.
 func (x *executor) emit(sink int, r *stream.Record) error {
 	s := &x.i.graph.Sinks[sink]
+	to := topics.TopicID(0)
+	if sink < len(x.routes) {
+		to = x.routes[sink]
+	}
+	if to == RouteGone {
+		return x.failed(failure{name: s.Name, policy: s.Policy, err: fmt.Errorf("there is no topic %s any more", s.Topic), r: r})
+	}
 	out, err := s.Encode(r)
 	if err != nil {
 		return x.failed(failure{name: s.Name, policy: s.Policy, err: err, r: r})
 	}
-	o := Output{Sink: sink, Subject: out.Subject, Header: out.Header, Payload: out.Payload}
+	o := Output{Sink: sink, To: to, Subject: out.Subject, Header: out.Header, Payload: out.Payload}
 	if x.now.back != nil {
 		keep := false
 		if keep, o.Again = x.judge(); !keep {

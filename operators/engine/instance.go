@@ -38,6 +38,7 @@ type moment struct {
 	seq     uint64
 	clock   stream.Time
 	tracker *eventtime.Tracker
+	outbox  int64             // bytes that wait in the outbox; -1: to be counted
 	ends    []topics.Sequence // by input: the last sequence read
 	timers  [2]stream.Time    // by kind: no timer is due before
 	back    *rollback         // of upstream and amnesia
@@ -48,6 +49,7 @@ type pending struct {
 	overlay *state.Overlay
 	after   moment
 	fired   bool // a timer did
+	trimmed bool // something has left the outbox
 }
 
 // Errors of an Instance.
@@ -75,7 +77,7 @@ func Open(g *graph.Graph, st state.Store, o Options) (*Instance, error) {
 
 // reload takes where it stands from the store.
 func (i *Instance) reload() error {
-	m := moment{seq: i.store.Seq(), clock: i.o.Clock, ends: make([]topics.Sequence, len(i.graph.Inputs))}
+	m := moment{seq: i.store.Seq(), clock: i.o.Clock, ends: make([]topics.Sequence, len(i.graph.Inputs)), outbox: -1}
 	m.tracker = i.tracker()
 	for _, part := range []struct {
 		key  []byte
@@ -201,7 +203,7 @@ func (i *Instance) Apply(s *Step, read func(r Read) ([]topics.Message, error)) e
 			arrivals = append(arrivals, Arrival{r.Input, &messages[m]})
 		}
 	}
-	p, taken, err := i.execute(s.Clock, s.Flips, arrivals, s.Ends)
+	p, taken, err := i.execute(s.Clock, s.Flips, &Batch{Arrivals: arrivals, Ends: s.Ends, Routes: s.Routes, Sent: s.Sent})
 	if err != nil || taken != len(arrivals) {
 		return fmt.Errorf("run step %d of operator %s again: %w: %d of %d records: %w", s.Seq, i.graph.Name, ErrDiverged, taken, len(arrivals), err)
 	}

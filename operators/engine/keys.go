@@ -26,13 +26,15 @@ func KeyGroup(key []byte) uint16 {
 //	'm' name                                          the engine's own
 //	's' group(2) node(2) key name-length(1) name sub   of nodes
 //	't' kind(1) time(8) node(2) key name               timers, nothing as value
+//	'o' …                                              what waits to be sent, see outbox.go
 //
 // A record's key is prefix-free (value.AppendKey), so it needs no length. In a timer's
 // key its length is at the end, so that timers sort by time, node and key.
 const (
-	spaceMeta  = 'm'
-	spaceState = 's'
-	spaceTimer = 't'
+	spaceMeta   = 'm'
+	spaceOutbox = 'o'
+	spaceState  = 's'
+	spaceTimer  = 't'
 )
 
 var (

@@ -45,12 +45,12 @@ func OfNode(key []byte) (node uint16, own bool) {
 }
 
 // Own tells whether a key is one of those that the engine keeps for itself and that go
-// on with another graph: its clock and how far it has read.
+// on with another graph: its clock, how far it has read and what waits to be sent.
 func Own(key []byte) bool {
 	for _, own := range [][]byte{metaClock, metaTracker, metaInputs, metaHollow, metaPlaces, metaRollback} {
 		if bytes.Equal(key, own) {
 			return true
 		}
 	}
-	return false
+	return IsOutbox(key)
 }

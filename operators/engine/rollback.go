@@ -236,7 +236,7 @@ func (i *Instance) loadBack(m *moment) error {
 func Progress(delta []byte) (rest []byte) {
 	rest = []byte{}
 	_ = state.EachChange(delta, func(key, v []byte, deleted bool) error { // made by an overlay
-		if key[0] == spaceMeta {
+		if key[0] == spaceMeta || key[0] == spaceOutbox {
 			rest = state.AppendChange(rest, key, v, deleted)
 		}
 		return nil
@@ -256,7 +256,7 @@ func (h hollowed) Scan(from, to []byte, f func(key, v []byte) bool) error {
 		}
 	}
 	err := h.Reader.Scan(from, to, func(key, v []byte) bool {
-		if key[0] != spaceMeta || bytes.Equal(key, metaHollow) {
+		if key[0] != spaceMeta && key[0] != spaceOutbox || bytes.Equal(key, metaHollow) {
 			return true
 		}
 		if !told && bytes.Compare(key, metaHollow) > 0 {

@@ -27,6 +27,9 @@ type Batch struct {
 	// Waiting tells whether an input has more, or isn't read for now; such an input is
 	// never idle. nil: none has.
 	Waiting func(input int) bool
+	// Routes and Sent are as in Step.
+	Routes []topics.TopicID
+	Sent   []Sent
 }
 
 // StoppedError says in front of what an operator has stopped, since a step's policy
@@ -64,7 +67,7 @@ func (i *Instance) Run(b Batch) (step *Step, taken int, err error) {
 		arrived[a.Input] = true
 	}
 	flips := i.now.tracker.Decide(clock, func(in int) bool { return arrived[in] || waiting(in) })
-	p, taken, err := i.execute(clock, flips, b.Arrivals, b.Ends)
+	p, taken, err := i.execute(clock, flips, &b)
 	if err != nil && p == nil {
 		return nil, 0, err
 	}
@@ -81,7 +84,7 @@ func (i *Instance) Run(b Batch) (step *Step, taken int, err error) {
 
 // changed tells whether a step without records did anything.
 func (p *pending) changed(before *moment) bool {
-	if len(p.step.Outputs) > 0 || len(p.step.Flips) > 0 || p.after.tracker.Watermark() != before.tracker.Watermark() {
+	if p.trimmed || len(p.step.Outputs) > 0 || len(p.step.Flips) > 0 || p.after.tracker.Watermark() != before.tracker.Watermark() {
 		return true
 	}
 	for in, e := range p.step.Ends {
@@ -94,15 +97,19 @@ func (p *pending) changed(before *moment) bool {
 
 // execute runs one step: on the primary, and again on a standby. Everything it does
 // follows from its arguments and the state.
-func (i *Instance) execute(clock stream.Time, flips []eventtime.Flip, arrivals []Arrival, ends []topics.Sequence) (_ *pending, taken int, err error) {
+func (i *Instance) execute(clock stream.Time, flips []eventtime.Flip, b *Batch) (_ *pending, taken int, err error) {
+	arrivals := b.Arrivals
 	var below state.Reader = i.store
 	if n := len(i.open); n > 0 {
 		below = i.open[n-1].overlay
 	}
 	x := &i.exec
 	x.begin(state.NewOverlay(below), clock, &i.now)
+	x.routes = b.Routes
 	var stop *StoppedError
-	err = x.clockwork(flips)
+	if err = x.sent(b.Sent); err == nil {
+		err = x.clockwork(flips)
+	}
 	if err == nil {
 		taken, err = x.records(arrivals)
 	} else if errors.As(err, &stop) {
@@ -111,7 +118,10 @@ func (i *Instance) execute(clock stream.Time, flips []eventtime.Flip, arrivals [
 	if err != nil && !errors.As(err, &stop) {
 		return nil, 0, err
 	}
-	after := x.end(taken == len(arrivals), ends)
+	if err := x.post(); err != nil {
+		return nil, 0, err
+	}
+	after := x.end(taken == len(arrivals), b.Ends)
 	if err := x.overlay.Err(); err != nil {
 		return nil, 0, err
 	}
@@ -120,9 +130,9 @@ func (i *Instance) execute(clock stream.Time, flips []eventtime.Flip, arrivals [
 	}
 	s := &Step{
 		Operator: i.o.Operator, Partition: i.o.Partition, Epoch: i.o.Epoch, Seq: after.seq,
-		Clock: clock, Flips: flips, Reads: x.reads, Ends: after.ends, Outputs: x.outputs,
+		Clock: clock, Flips: flips, Reads: x.reads, Ends: after.ends, Outputs: x.outputs, Routes: b.Routes, Sent: b.Sent,
 	}
-	return &pending{step: s, overlay: x.overlay, after: after, fired: x.fired}, taken, err
+	return &pending{step: s, overlay: x.overlay, after: after, fired: x.fired, trimmed: x.trimmed}, taken, err
 }
 
 // clockwork does what is due before any record: flips, event time that goes on with

@@ -24,6 +24,11 @@ type Step struct {
 	Reads []Read // in the order in which records were taken
 	// Ends is how far each input has been read after the step.
 	Ends []topics.Sequence
+	// Routes are by sink: the topic whose outputs wait in the outbox; 0 (or none): they
+	// are committed with the step; RouteGone: there is no such topic.
+	Routes []topics.TopicID
+	// Sent is what became of what waited in the outbox.
+	Sent []Sent
 
 	// Delta is what changed in the state; nil in a step that standbys run again.
 	Delta []byte
@@ -43,9 +48,11 @@ type Read struct {
 	Count    int
 }
 
-// Output is a message that becomes visible when the step is committed.
+// Output is a message that becomes visible when the step is committed, or, with To, once
+// the outbox has sent it to that topic.
 type Output struct {
 	Sink    int
+	To      topics.TopicID
 	Subject string
 	Header  []byte
 	Payload []byte
@@ -58,11 +65,19 @@ type Output struct {
 // ErrStep means that bytes are no step.
 var ErrStep = errors.New("not a step of an operator")
 
-const stepFormat = 1
+// A step of format 2 has the routes and what was sent in front of its digest.
+const (
+	stepFormat       = 1
+	stepFormatOutbox = 2
+)
 
 // Append appends the step but for its outputs.
 func (s *Step) Append(dst []byte) []byte {
-	dst = append(dst, stepFormat)
+	format := byte(stepFormat)
+	if len(s.Routes) > 0 || len(s.Sent) > 0 {
+		format = stepFormatOutbox
+	}
+	dst = append(dst, format)
 	for _, n := range []uint64{s.Operator, uint64(s.Partition), s.Epoch, s.Seq} {
 		dst = binary.AppendUvarint(dst, n)
 	}
@@ -86,6 +101,16 @@ func (s *Step) Append(dst []byte) []byte {
 	for _, e := range s.Ends {
 		dst = binary.AppendUvarint(dst, uint64(e))
 	}
+	if format == stepFormatOutbox {
+		dst = binary.AppendUvarint(dst, uint64(len(s.Routes)))
+		for _, r := range s.Routes {
+			dst = binary.AppendUvarint(dst, uint64(r))
+		}
+		dst = binary.AppendUvarint(dst, uint64(len(s.Sent)))
+		for i := range s.Sent {
+			dst = s.Sent[i].append(dst)
+		}
+	}
 	dst = binary.LittleEndian.AppendUint64(dst, s.Digest)
 	if s.Delta == nil {
 		return append(dst, 0)
@@ -100,7 +125,8 @@ func (s *Step) Append(dst []byte) []byte {
 // ParseStep reads what Append wrote. Delta is a part of b.
 func ParseStep(b []byte) (*Step, error) {
 	p := stepParser{b: b}
-	if p.byte() != stepFormat {
+	format := p.byte()
+	if format != stepFormat && format != stepFormatOutbox {
 		return nil, fmt.Errorf("%w: unknown format", ErrStep)
 	}
 	s := &Step{Operator: p.uint(), Partition: uint32(p.uint()), Epoch: p.uint(), Seq: p.uint(), Clock: stream.Time(p.int())}
@@ -116,6 +142,14 @@ func ParseStep(b []byte) (*Step, error) {
 	}
 	for range p.count() {
 		s.Ends = append(s.Ends, topics.Sequence(p.uint()))
+	}
+	if format == stepFormatOutbox {
+		for range p.count() {
+			s.Routes = append(s.Routes, topics.TopicID(p.uint()))
+		}
+		for range p.count() {
+			s.Sent = append(s.Sent, p.sent())
+		}
 	}
 	if len(p.b) < 9 {
 		p.bad = true

@@ -145,6 +145,8 @@ type Node struct {
 type Sink struct {
 	Name  string
 	Topic string // durable; "" for a live subject
+	// Create is how the topic is made where it doesn't exist; nil: it isn't.
+	Create *topics.Config
 	// Encode makes the message. An error is the record's, with the sink's policy.
 	Encode func(r *stream.Record) (Out, error)
 	Policy Policy

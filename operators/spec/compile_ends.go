@@ -237,7 +237,7 @@ func (c *compiler) outputs() {
 			}
 		}
 		c.encoders[len(c.g.Sinks)] = enc
-		c.g.Sinks = append(c.g.Sinks, graph.Sink{Name: name, Topic: o.Topic.Text, Encode: enc.encode, Policy: c.policy(o.OnError)})
+		c.g.Sinks = append(c.g.Sinks, graph.Sink{Name: name, Topic: o.Topic.Text, Create: c.create(o), Encode: enc.encode, Policy: c.policy(o.OnError)})
 		from.connect(graph.ToSink(len(c.g.Sinks) - 1))
 	}
 }

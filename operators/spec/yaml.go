@@ -246,13 +246,12 @@ func (d *reader) size(to *int64, want string) func(n *yaml.Node) {
 			d.problem(at(n), "%s is a size like 256MiB, not %s", want, kindOf(n))
 			return
 		}
-		v, err := strconv.ParseInt(m[1], 10, 64)
-		shift := map[string]int{"": 0, "B": 0, "KiB": 10, "MiB": 20, "GiB": 30, "TiB": 40}[m[2]]
-		if err != nil || v > 1<<62>>shift {
+		v, ok := parseSize(m)
+		if !ok {
 			d.problem(at(n), "%s is too big: %s", want, n.Value)
 			return
 		}
-		*to = v << shift
+		*to = v
 	}
 }
 

@@ -38,6 +38,11 @@ type Operator struct {
 	IDs map[string]uint16 `json:"ids,omitempty"`
 	// Starts is behind which sequence each input begins to be read.
 	Starts []topics.Sequence `json:"starts,omitempty"`
+	// Outbox numbers what is sent to other groups: the epoch in which it was begun anew,
+	// because what had been sent was lost; 0: never.
+	Outbox uint64 `json:"outbox,omitempty"`
+	// Lost is set while nobody has its state any more.
+	Lost bool `json:"lost,omitempty"`
 	// Skip is a record that is passed over: that in front of which it had stopped.
 	Skip *Skipped `json:"skip,omitempty"`
 

@@ -136,6 +136,7 @@ func (t *Topic) complete(c *moveComplete) *topics.Fault {
 		for _, s := range c.Sources {
 			t.sources[s.Key] = sourced{s.Seq, s.At}
 		}
+		t.listOutboxes()
 	}
 	if !t.completeIDs(c) || t.messages != c.Messages || t.bytes != c.Bytes || t.dead.total != c.Dead ||
 		t.first != c.First || t.last != c.Last || consumers != c.Consumers {

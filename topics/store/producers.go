@@ -34,6 +34,15 @@ func (s *Store) Place(id uint64, partition uint32) topics.Place {
 	return s.producers[id].at(partition)
 }
 
+// Places returns a producer's epoch and how far its partitions have come in it. It is the
+// apply side's.
+func (s *Store) Places(id uint64) (epoch uint64, seqs map[uint32]uint64) {
+	if p := s.producers[id]; p != nil {
+		return p.epoch, maps.Clone(p.seqs)
+	}
+	return 0, nil
+}
+
 // Producers calls f with every producer and its epoch, by id, until it returns false.
 func (s *Store) Producers(f func(id, epoch uint64) bool) {
 	s.mu.RLock()
@@ -60,6 +69,7 @@ func (s *Store) Declare(id, epoch uint64) uint64 {
 			return 0
 		}
 		delete(s.producers, id)
+		s.forgetOutbox(id)
 	case p != nil && epoch <= p.epoch:
 		return p.epoch
 	default:
@@ -78,7 +88,10 @@ func (s *Store) produced(id uint64) {
 
 // Judge tells what will become of guarded records, but for what the topics say. It is the
 // apply side's.
-func (s *Store) Judge(g *topics.Guard) topics.GuardResult {
+func (s *Store) Judge(g *topics.Guard, batch []Batched) topics.GuardResult {
+	if g.Outbox() {
+		return s.judgeOutbox(g, batch)
+	}
 	at := s.producers[g.Producer].at(g.Partition)
 	return topics.GuardResult{Verdict: at.Judge(g), At: at}
 }
@@ -88,9 +101,10 @@ func (s *Store) Judge(g *topics.Guard) topics.GuardResult {
 // fault that one of them has. What a guarded batch may not hold is what an atomic one may
 // not. With all of them applied the producer has come as far as the guard says.
 func (s *Store) PublishGuarded(g *topics.Guard, batch []Batched) ([]topics.PublishResult, topics.GuardResult) {
-	p := s.producers[g.Producer]
 	refused := func(f *topics.Fault) ([]topics.PublishResult, topics.GuardResult) {
-		return nil, topics.GuardResult{Verdict: topics.GuardRefused, At: p.at(g.Partition), Fault: f}
+		r := s.Judge(g, batch)
+		r.Verdict, r.Fault = topics.GuardRefused, f
+		return nil, r
 	}
 	checks := map[topics.TopicID]*atomicCheck{}
 	for i := range batch {
@@ -124,9 +138,13 @@ func (s *Store) PublishGuarded(g *topics.Guard, batch []Batched) ([]topics.Publi
 			panic("store: a checked publish was refused: " + f.Error())
 		}
 	}
-	p.seqs[g.Partition] = g.Seq
+	if g.Outbox() {
+		s.find(batch[0].Publish.Topic).noteOutbox(g)
+	} else {
+		s.producers[g.Producer].seqs[g.Partition] = g.Seq
+	}
 	s.produced(g.Producer)
-	return results, topics.GuardResult{Verdict: topics.GuardNext, At: p.at(g.Partition)}
+	return results, topics.GuardResult{Verdict: topics.GuardNext, At: topics.Place{Epoch: g.Epoch, Seq: g.Seq}}
 }
 
 // sumProducers is the producers' part of the quick digest; 0 where there are none.

@@ -22,7 +22,7 @@ func guarded(s *Store, now topics.Nanos, g topics.Guard, ps []topics.Publish) to
 	}
 	s.Begin(s.Applied()+1, now, entry)
 	defer s.End()
-	r := s.Judge(&g)
+	r := s.Judge(&g, batch)
 	if r.Verdict != topics.GuardNext {
 		return r
 	}

@@ -42,7 +42,7 @@ func sourceKey(stream, filter, destination string) string {
 func (t *Topic) forgetSources() {
 	for key := range t.sources {
 		stream, _, _ := strings.Cut(key, " ")
-		kept := false
+		kept := strings.HasPrefix(key, outboxPrefix)
 		for _, s := range t.cfg.Sources {
 			kept = kept || s.Name == stream
 		}

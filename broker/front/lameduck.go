@@ -3,6 +3,7 @@ package front
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/heraldmq/herald/broker/wire"
@@ -37,7 +38,7 @@ func (s *Server) LameDuck(ctx context.Context) {
 	s.mu.Unlock()
 	rand.Shuffle(len(open), func(i, j int) { open[i], open[j] = open[j], open[i] })
 	for i, c := range open {
-		c.kick("", ReasonServerShutdown)
+		s.sendOff(c)
 		if i < len(open)-1 && !pause(ctx, o.LameDuckDuration/time.Duration(len(open))) {
 			return
 		}
@@ -67,12 +68,19 @@ func (s *Server) SendAway() {
 		s.mu.Lock()
 		open := s.openLocked()
 		s.mu.Unlock()
-		for _, c := range open {
-			if s.away.Load() && c.info.Kind == kindClient {
-				c.kick("", ReasonServerShutdown)
-			}
+		if s.away.Load() {
+			s.part(slices.DeleteFunc(open, func(c *session) bool { return c.info.Kind != kindClient }), ReasonServerShutdown)
 		}
 	})
+}
+
+// sendOff closes a connection. It doesn't block.
+func (s *Server) sendOff(c *session) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.wait.Go(func() { s.part([]*session{c}, ReasonServerShutdown) })
+	}
 }
 
 // TakeIn undoes SendAway.

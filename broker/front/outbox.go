@@ -42,6 +42,8 @@ type outbox struct {
 	signaled bool
 	closed   bool          // takes nothing more
 	draining bool          // closed, but what waits is still sent
+	partial  bool          // the queue begins within a message
+	parting  *parting      // not nil: nothing is written until it is closed, see parting.go
 	done     chan struct{} // closed by the flusher when it ends
 	room     chan struct{} // closed when stalled publishers may go on; nil if none wait
 	msgs     int64
@@ -62,8 +64,16 @@ func (o *outbox) push(pieces []piece, size, msgs int) {
 	pending := o.pending.Add(int64(size))
 	o.mu.Lock()
 	if o.closed {
+		p := o.parting
 		o.mu.Unlock()
 		o.pending.Add(-int64(size))
+		if p != nil {
+			var all []byte
+			for _, piece := range pieces {
+				all = append(all, piece.b...)
+			}
+			p.keep(all)
+		}
 		releaseAll(pieces)
 		return
 	}
@@ -122,7 +132,7 @@ func (o *outbox) tryInline(p piece, msgs int) bool {
 		return false
 	}
 	o.mu.Lock()
-	if o.closed || o.writing || len(o.queue) > 0 {
+	if o.closed || o.writing || len(o.queue) > 0 || o.parting != nil {
 		o.mu.Unlock()
 		return false
 	}
@@ -143,6 +153,7 @@ func (o *outbox) tryInline(p piece, msgs int) bool {
 		o.queue = append(o.queue, piece{})
 		copy(o.queue[1:], o.queue)
 		o.queue[0] = piece{c: p.c, b: rest}
+		o.partial = true
 		p.c = nil
 	}
 	if len(o.queue) > 0 || o.closed {
@@ -163,12 +174,16 @@ func (o *outbox) tryInline(p piece, msgs int) bool {
 func (o *outbox) flush() {
 	defer func() {
 		// The reader may be waiting for a client that has been told to go.
-		_ = o.sess.sock.SetReadDeadline(time.Unix(1, 0))
+		if o.sess.parting.Load() != nil {
+			o.sess.halfClose()
+		} else {
+			_ = o.sess.sock.SetReadDeadline(time.Unix(1, 0))
+		}
 		close(o.done)
 	}()
 	for {
 		o.mu.Lock()
-		if o.writing || len(o.queue) == 0 && !o.closed {
+		if o.writing || !o.closed && (len(o.queue) == 0 || o.parting != nil && !o.partial) {
 			o.signaled = false
 			o.mu.Unlock()
 			<-o.wake
@@ -181,7 +196,7 @@ func (o *outbox) flush() {
 		}
 		q := o.queue
 		o.queue, o.spare = o.spare[:0], nil
-		o.writing, o.signaled = true, false
+		o.writing, o.signaled, o.partial = true, false, false
 		o.mu.Unlock()
 
 		n, err := o.write(q)

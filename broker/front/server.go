@@ -227,9 +227,7 @@ func (s *Server) Close() error {
 	if ws != nil {
 		errs = append(errs, ignoreClosed(ws.close()))
 	}
-	for _, c := range open {
-		c.kick("", ReasonServerShutdown)
-	}
+	s.part(open, ReasonServerShutdown)
 	force := time.AfterFunc(closeGrace, func() {
 		s.mu.Lock()
 		open := s.openLocked()

@@ -52,6 +52,7 @@ type session struct {
 	stuckAt   atomic.Int64 // see waitForSlow
 	stalls    atomic.Int64
 	held      atomic.Pointer[holding] // changed under mu
+	parting   atomic.Pointer[parting] // it is sent away, see parting.go
 	in        counters
 	lastSeen  atomic.Int64 // unix nanoseconds of the last read
 	roundTrip atomic.Int64
@@ -263,6 +264,10 @@ func (s *session) finish() {
 		s.timer.Stop()
 	}
 	s.mu.Unlock()
+	if p := s.parting.Load(); p != nil {
+		_ = s.sock.Close()
+		<-p.over // until then what comes for its inboxes is kept
+	}
 	s.dropSubs()
 	s.out.close(true)
 	stuck := time.AfterFunc(lingerTime, func() { _ = s.sock.Close() })

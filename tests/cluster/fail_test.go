@@ -205,20 +205,13 @@ func TestRollingRestart(t *testing.T) {
 		t.Logf("%s healthy", time.Now().Format("05.000"))
 	}
 	w.reached(l, 100)
-	// What a client had sent and the broker had not read when the connection ended is
-	// sent again after a time-out; nothing else may fail.
+	// What a client has sent when its node stops is read, and answered where it is then.
 	l.log.Range(func(_, text any) bool {
-		if !strings.Contains(text.(string), "deadline exceeded") {
-			t.Errorf("a publish failed: %v", text)
-		}
-		t.Log(text)
+		t.Errorf("a publish failed: %v", text)
 		return true
 	})
-	if worst := time.Duration(l.worst.Load()); worst > 5*time.Second { // two time-outs of a client, and some
-		t.Errorf("a publish took %s", worst)
-	}
-	if n := l.failed.Load(); n > int64(3*4) {
-		t.Errorf("%d tries failed, more than were under way when a node stopped", n)
+	if n := l.failed.Load(); n > 0 {
+		t.Errorf("%d publishes failed", n)
 	}
 	w.check(l, "S", w.Nodes[1])
 }

@@ -36,6 +36,7 @@ type durable struct {
 	plans   *scheduling.Engine // scheduled messages
 	adverts *advertise.Service
 	ops     *operate.Engine
+	inputs  readInputs // of operators, for adverts
 
 	unused chan unusedConsumer // consumers to delete; the worker's queue
 	ctx    context.Context     // ends with close; of the worker's requests
@@ -117,6 +118,7 @@ func (d *durable) join(o *config.Options) {
 	ao := advertise.Options{
 		Catalogue: d.state, Log: b.cfg.Log,
 		MayKeep: func(account string) bool { return b.options.Load().LimitsOf(account) != nil },
+		Ident:   b.front.ReadIdent, ID: b.id, Version: Version, Readers: d.readers,
 	}
 	var peers jetstream.Cluster
 	var near operate.Peers
@@ -192,6 +194,7 @@ func (d *durable) serve(o *config.Options) error {
 		},
 		OnBatchAbandoned: d.api.BatchAbandoned,
 		OnAdvertisement:  d.adverts.Changed,
+		OnAdvertisements: d.adverts.Restored,
 	}
 	d.operatorHooks(&h)
 	d.ops.Attach(d.state)

@@ -105,6 +105,9 @@ func (m filterMetrics) Collect(ch chan<- prometheus.Metric) {
 		return
 	}
 	m.b.filtering.Collect(ch)
+	if d := m.b.durable.Load(); d != nil {
+		d.adverts.Collect(ch)
+	}
 	if m.b.web != nil {
 		m.b.web.Collect(ch)
 	}

@@ -118,7 +118,10 @@ func showPermissions(p *config.Permissions) *auth.Permissions {
 		}
 		return &auth.SubjectPermission{Allow: s.Allow, Deny: s.Deny}
 	}
-	out := &auth.Permissions{Publish: subjects(p.Publish), Subscribe: subjects(p.Subscribe)}
+	out := &auth.Permissions{
+		Publish: subjects(p.Publish), Subscribe: subjects(p.Subscribe), Advertise: subjects(p.Advertise),
+		Discover: subjects(p.Discover), Sample: subjects(p.Sample), Enforce: subjects(p.Enforce),
+	}
 	if p.Responses != nil {
 		out.Responses = &auth.ResponsePermission{Max: p.Responses.Max, Expires: p.Responses.Expires}
 	}

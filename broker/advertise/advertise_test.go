@@ -12,6 +12,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/heraldmq/herald/broker/front"
 	"github.com/heraldmq/herald/broker/state"
 	"github.com/heraldmq/herald/topics"
 	"github.com/heraldmq/herald/topics/catalogue"
@@ -30,8 +31,8 @@ type memory struct {
 
 func (m *memory) apply(cmd catalogue.Command) (catalogue.Result, error) {
 	m.mu.Lock()
+	defer m.mu.Unlock()
 	r, err := m.c.Apply(&cmd)
-	m.mu.Unlock()
 	if err == nil && r.Fault != nil {
 		err = r.Fault
 	}
@@ -41,10 +42,18 @@ func (m *memory) apply(cmd catalogue.Command) (catalogue.Result, error) {
 	return r, err
 }
 
-func (m *memory) Advertise(_ context.Context, account, id string, body []byte) (*catalogue.Advertisement, *catalogue.Event, error) {
-	r, err := m.apply(catalogue.Command{Op: catalogue.OpAdvertise, Account: account, ID: id, Body: body})
+func (m *memory) Advertise(_ context.Context, p state.Put) (*catalogue.Advertisement, *catalogue.Event, error) {
+	r, err := m.apply(catalogue.Command{Op: catalogue.OpAdvertise, Account: p.Account, ID: p.ID, By: p.By, Body: p.Body, Revision: p.Revision})
 	return r.Advertisement, r.Event, err
 }
+
+func (m *memory) Advertisement(account string, k catalogue.Key) *catalogue.Advertisement {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.c.Advertisement(account, k)
+}
+
+func (m *memory) Topics(string, func(*state.Topic) bool) {}
 
 func (m *memory) Withdraw(_ context.Context, a *catalogue.Advertisement, expired bool) error {
 	_, err := m.apply(catalogue.Command{Op: catalogue.OpWithdraw, Account: a.Account, Name: a.Name, Owner: a.Owner.Key(), Expired: expired})
@@ -125,7 +134,13 @@ func (b *fakeBus) watchInterest(s string, f func(bool)) func() {
 	}
 }
 
-func (b *fakeBus) listen(pattern string) chan string {
+func (b *fakeBus) listen(string, func(*front.Message)) (func(), error) { return func() {}, nil }
+func (b *fakeBus) subscribers(string) int                              { return 0 }
+func (b *fakeBus) interested(string) front.Interested                  { return front.Interested{} }
+func (b *fakeBus) setGate(front.Gate)                                  {}
+func (b *fakeBus) setObserver(front.Observer)                          {}
+
+func (b *fakeBus) hear(pattern string) chan string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	c := make(chan string, 1000)
@@ -237,7 +252,7 @@ func wantCode(t *testing.T, v map[string]any, code float64) {
 
 func TestPutGetListWithdraw(t *testing.T) {
 	b := newBench(t)
-	events := b.bus.listen("$HERALD.ADV.EVENT.>")
+	events := b.bus.hear("$HERALD.ADV.EVENT.>")
 	put := b.ask(1, "PUT", `{"name":"orders.created","subject":"orders.{region}.created","owner":{"team":"sales","instance":"i1"},"x":1}`)
 	ad, _ := put["advertisement"].(map[string]any)
 	if ad["pattern"] != "orders.*.created" || ad["x"] != 1.0 || ad["id"] == "" {
@@ -289,7 +304,7 @@ func TestPutGetListWithdraw(t *testing.T) {
 
 func TestLeasesEnd(t *testing.T) {
 	b := newBench(t)
-	events := b.bus.listen("$HERALD.ADV.EVENT.>")
+	events := b.bus.hear("$HERALD.ADV.EVENT.>")
 	b.ask(1, "PUT", `{"name":"conn","subject":"c"}`)
 	b.ask(2, "PUT", `{"name":"ttl","subject":"t","lease":{"mode":"ttl","ttl":"20s","grace":"5s"}}`)
 	b.ask(3, "PUT", `{"name":"ever","subject":"e","lease":{"mode":"permanent"}}`)
@@ -324,7 +339,7 @@ func TestLeasesEnd(t *testing.T) {
 
 func TestANewLeaderGrantsAFullTerm(t *testing.T) {
 	b := newBench(t)
-	events := b.bus.listen("$HERALD.ADV.EVENT.>")
+	events := b.bus.hear("$HERALD.ADV.EVENT.>")
 	b.ask(1, "PUT", `{"name":"a","subject":"c"}`)
 	b.event(events, "added", "a")
 	b.s.Lead(false)
@@ -346,7 +361,7 @@ func TestWatchIsTheSetThenTheChanges(t *testing.T) {
 	for i := range 3 {
 		b.ask(1, "PUT", fmt.Sprintf(`{"name":"a%d","subject":"a.%d","lease":{"mode":"permanent"}}`, i, i))
 	}
-	told := b.bus.listen("_INBOX.w")
+	told := b.bus.hear("_INBOX.w")
 	go b.bus.services["$HERALD.ADV.LIST"](request{
 		payload: []byte(`{"watch":true,"subject":"a.>"}`), reply: "_INBOX.w", client: 7, respond: func([]byte) { t.Error("answered twice") },
 	})

@@ -1,6 +1,8 @@
 package advertise
 
-import "github.com/heraldmq/herald/broker/front"
+import (
+	"github.com/heraldmq/herald/broker/front"
+)
 
 // frontBus is an account as a bus.
 type frontBus struct{ a *front.Account }
@@ -13,9 +15,17 @@ func (b frontBus) subscribe(subject string, h func(request)) (func(), error) {
 		own := m.Clone()
 		h(request{
 			payload: own.Payload, reply: string(own.Reply), respond: func(p []byte) { own.Respond(nil, p) },
-			client: own.Client.ID, may: own.Client.MayPublish,
+			client: own.Client.ID, who: own.Client,
 		})
 	}, front.Local)
+	if err != nil {
+		return nil, err
+	}
+	return sub.Close, nil
+}
+
+func (b frontBus) listen(subject string, h func(m *front.Message)) (func(), error) {
+	sub, err := b.a.Subscribe(subject, "", h)
 	if err != nil {
 		return nil, err
 	}
@@ -31,3 +41,11 @@ func (b frontBus) hasInterest(subject string) bool { return b.a.HasInterest(subj
 func (b frontBus) watchInterest(subject string, f func(bool)) func() {
 	return b.a.WatchInterest(subject, f)
 }
+
+func (b frontBus) subscribers(pattern string) int { return b.a.ClientSubscriptions(pattern) }
+
+func (b frontBus) interested(pattern string) front.Interested { return b.a.Interested(pattern) }
+
+func (b frontBus) setGate(g front.Gate) { b.a.SetGate(g) }
+
+func (b frontBus) setObserver(o front.Observer) { b.a.SetObserver(o) }

@@ -33,7 +33,7 @@ func run(t *testing.T, dir string) *running {
 		t.Fatal(err)
 	}
 	s = New(Options{Catalogue: st})
-	if err := st.Start(state.Hooks{OnAdvertisement: s.Changed, OnCatalogueLeader: s.Lead}); err != nil {
+	if err := st.Start(state.Hooks{OnAdvertisement: s.Changed, OnAdvertisements: s.Restored, OnCatalogueLeader: s.Lead}); err != nil {
 		t.Fatal(err)
 	}
 	for _, a := range srv.Accounts() {

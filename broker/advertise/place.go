@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/heraldmq/herald/replication"
@@ -21,6 +20,7 @@ import (
 // Peers is the way to the other nodes. Group 0 is the catalogue.
 type Peers interface {
 	Name() string
+	Nodes() []string                // all of the cluster
 	Leader(g topics.GroupID) string // "" when nobody is known to lead
 	Linearize(ctx context.Context, g topics.GroupID) error
 	Call(ctx context.Context, node, method string, body []byte) ([]byte, error)
@@ -44,15 +44,15 @@ type passedOn struct {
 	Verb    string `json:"verb"`
 	Payload []byte `json:"payload"`
 	Client  uint64 `json:"client"`
-	Create  bool   `json:"create"` // the client may create the topic it asks for
-	Update  bool   `json:"update"`
+	Ident   []byte `json:"ident,omitempty"` // who the client is
 }
 
 // carriedOut is its answer.
 type carriedOut struct {
 	Elsewhere bool   `json:"elsewhere,omitempty"` // the node doesn't lead (any more)
 	Reply     []byte `json:"reply,omitempty"`
-	Held      *held  `json:"held,omitempty"` // what the client holds now, or no longer
+	Held      *held  `json:"held,omitempty"`     // what the client holds now, or no longer
+	Revision  uint64 `json:"revision,omitempty"` // that must be in force before it is answered
 }
 
 type held struct {
@@ -61,18 +61,24 @@ type held struct {
 	Name    string `json:"name"`
 	Client  uint64 `json:"client"`
 	Not     bool   `json:"not,omitempty"`
+	// Claims: it may publish what is exclusive; otherwise it no longer may, if it could.
+	Claims bool `json:"claims,omitempty"`
 }
 
 func (h *held) key() leaseKey {
 	return leaseKey{h.Account, catalogue.Key{Owner: h.Owner, Name: h.Name}}
 }
 
-// carryOutThere has a request carried out by whoever leads the catalogue, and
-// repeats it while nobody does.
-func (s *Service) carryOutThere(ctx context.Context, r request) {
+// carryOut has a request carried out by whoever leads the catalogue, and repeats it
+// while nobody does. What only reads is answered by the node that was asked.
+func (s *Service) carryOut(ctx context.Context, r request) {
 	for {
-		done, err := s.tryThere(ctx, &r)
+		done, err := s.try(ctx, &r)
 		if done {
+			return
+		}
+		if s.o.Peers == nil {
+			r.respond(encode(errorReply(faultNotLeader)))
 			return
 		}
 		timer := time.NewTimer(repeatAfter)
@@ -90,64 +96,85 @@ func (s *Service) carryOutThere(ctx context.Context, r request) {
 	}
 }
 
-// tryThere carries a request out once; done is false when there was no leader.
-func (s *Service) tryThere(ctx context.Context, r *request) (done bool, err error) {
-	leader := s.o.Peers.Leader(topics.CatalogueGroup)
-	switch {
-	case r.verb == "LIST" && watches(r.payload):
-		if err := s.o.Peers.Linearize(ctx, topics.CatalogueGroup); err != nil {
+// linearize waits until what is read here is as new as what anybody was told.
+func (s *Service) linearize(ctx context.Context) error {
+	if s.o.Peers != nil {
+		return s.o.Peers.Linearize(ctx, topics.CatalogueGroup)
+	}
+	if !s.o.Catalogue.IsCatalogueLeader() {
+		return replication.ErrNotLeader
+	}
+	return nil
+}
+
+// try carries a request out once; done is false when there was no leader.
+func (s *Service) try(ctx context.Context, r *request) (done bool, err error) {
+	if r.verb == "LIST" {
+		if s.linearize(ctx) != nil {
 			return false, nil
 		}
-		if _, err := s.list(*r); !errors.Is(err, errAnswered) {
-			r.respond(encode(errorReply(err)))
+		answer, err := s.list(ctx, *r)
+		if err != nil {
+			answer = errorReply(err)
+		}
+		if !errors.Is(err, errAnswered) {
+			r.respond(encode(answer))
 		}
 		return true, nil
+	}
+	var c carriedOut
+	leader := ""
+	if s.o.Peers != nil {
+		leader = s.o.Peers.Leader(topics.CatalogueGroup)
+	}
+	switch {
+	case s.o.Peers == nil || leader == s.o.Peers.Name():
+		c = s.carryOutHere(ctx, *r)
 	case leader == "":
 		return false, nil
-	case leader == s.o.Peers.Name():
-		c := s.carryOutHere(ctx, *r)
-		if c.Elsewhere {
-			return false, nil
+	default:
+		p := passedOn{Account: r.account, Verb: r.verb, Payload: r.payload, Client: r.client}
+		if r.who != nil {
+			p.Ident = r.who.AppendIdent(nil)
 		}
-		s.note(c.Held)
-		r.respond(c.Reply)
-		return true, nil
+		body, err := json.Marshal(p)
+		if err != nil {
+			r.respond(encode(errorReply(err)))
+			return true, nil
+		}
+		answer, err := s.o.Peers.Call(ctx, leader, callRequest, body)
+		if err == nil {
+			err = json.Unmarshal(answer, &c)
+		}
+		if err != nil {
+			return false, err // each request may be asked twice
+		}
 	}
-	body, err := json.Marshal(passedOn{
-		Account: r.account, Verb: r.verb, Payload: r.payload, Client: r.client,
-		Create: r.mayTopic("CREATE"), Update: r.mayTopic("UPDATE"),
-	})
-	if err != nil {
-		r.respond(encode(errorReply(err)))
-		return true, nil
+	if c.Elsewhere {
+		return false, nil
 	}
-	answer, err := s.o.Peers.Call(ctx, leader, callRequest, body)
-	var c carriedOut
-	if err == nil {
-		err = json.Unmarshal(answer, &c)
-	}
-	if err != nil || c.Elsewhere {
-		return false, err // each request may be asked twice
-	}
-	s.note(c.Held)
-	r.respond(c.Reply)
+	s.finish(ctx, r, &c)
 	return true, nil
 }
 
-func watches(payload []byte) bool {
-	var q struct {
-		Watch bool `json:"watch"`
-	}
-	return decode(payload, &q, false) == nil && q.Watch
-}
+// inForceWait is how long an answer waits for the change it tells to be in force here.
+const inForceWait = 2 * time.Second
 
-// mayTopic tells whether the client may create or update the topic that it asks for.
-func (r *request) mayTopic(verb string) bool {
-	if r.verb != "PUT" || r.may == nil {
-		return true
+// finish enters what a request has brought about and answers it.
+func (s *Service) finish(ctx context.Context, r *request, c *carriedOut) {
+	if c.Revision > 0 {
+		ctx, cancel := context.WithTimeout(ctx, inForceWait)
+		s.reach(ctx, c.Revision)
+		cancel()
 	}
-	a, fault := catalogue.ParseAdvertisement(r.payload)
-	return fault != nil || a.Durable == nil || r.may("$JS.API.STREAM."+verb+"."+a.Durable.Topic)
+	s.holding(c.Held) // afterwards: what came before may have ended what it held
+	if r.verb == "GET" && c.Held == nil {
+		if out, changed := s.addSeen(ctx, r, c.Reply); changed {
+			r.respond(out)
+			return
+		}
+	}
+	r.respond(c.Reply)
 }
 
 // carryOutHere carries a request out on the node that leads, and tells what its
@@ -157,10 +184,8 @@ func (s *Service) carryOutHere(ctx context.Context, r request) (c carriedOut) {
 	if r.verb == "RENEW" || r.verb == "WITHDRAW" {
 		about, _, _ = s.named(r) // it may be gone afterwards
 	}
-	if r.verb == "GET" || r.verb == "LIST" {
-		if s.o.Peers.Linearize(ctx, topics.CatalogueGroup) != nil {
-			return carriedOut{Elsewhere: true}
-		}
+	if r.verb == "GET" && s.linearize(ctx) != nil {
+		return carriedOut{Elsewhere: true}
 	}
 	answer, err := s.answer(ctx, r)
 	if errors.Is(err, replication.ErrNotLeader) || errors.Is(err, faultNotLeader) {
@@ -172,10 +197,14 @@ func (s *Service) carryOutHere(ctx context.Context, r request) (c carriedOut) {
 	if r.verb == "PUT" {
 		about = answer.Advertisement
 	}
+	if r.verb == "PUT" || answer.Withdrawn {
+		_, c.Revision = s.o.Catalogue.Advertisements("-") // of no account: just the revision
+	}
 	if about != nil && r.client != 0 {
 		c.Held = &held{
 			Account: r.account, Owner: about.Owner.Key(), Name: about.Name, Client: r.client,
-			Not: r.verb == "WITHDRAW" || about.Lease.Mode != catalogue.LeaseConnection,
+			Not:    r.verb == "WITHDRAW" || about.Lease.Mode != catalogue.LeaseConnection,
+			Claims: r.verb != "WITHDRAW" && about.Exclusive,
 		}
 	}
 	c.Reply = encode(answer)
@@ -191,14 +220,16 @@ func (s *Service) answerPeers() {
 		}
 		ctx, cancel := context.WithTimeout(ctx, requestPatience)
 		defer cancel()
-		return json.Marshal(s.carryOutHere(ctx, request{
-			account: p.Account, verb: p.Verb, payload: p.Payload, client: p.Client, node: from,
-			may: func(subject string) bool {
-				return p.Create && strings.HasPrefix(subject, "$JS.API.STREAM.CREATE.") ||
-					p.Update && strings.HasPrefix(subject, "$JS.API.STREAM.UPDATE.")
-			},
-		}))
+		r := request{account: p.Account, verb: p.Verb, payload: p.Payload, client: p.Client, node: from}
+		if s.o.Ident != nil && len(p.Ident) > 0 {
+			var err error
+			if r.who, err = s.o.Ident(p.Ident); err != nil {
+				return nil, fmt.Errorf("%s: %w", callRequest, err)
+			}
+		}
+		return json.Marshal(s.carryOutHere(ctx, r))
 	})
+	s.answerSeen()
 	s.o.Peers.Handle(callVouch, func(ctx context.Context, from string, body []byte) ([]byte, error) {
 		var list []held
 		if err := json.Unmarshal(body, &list); err != nil {

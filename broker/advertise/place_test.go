@@ -32,7 +32,8 @@ type fakePeers struct {
 	name string
 }
 
-func (p *fakePeers) Name() string { return p.name }
+func (p *fakePeers) Name() string    { return p.name }
+func (p *fakePeers) Nodes() []string { return []string{"x", "y"} }
 func (p *fakePeers) Leader(topics.GroupID) string {
 	p.net.mu.Lock()
 	defer p.net.mu.Unlock()
@@ -102,8 +103,8 @@ func (b *bench) eventually(what string, ok func() bool) {
 
 func TestAnyNodeTakesRequests(t *testing.T) {
 	x, y, net := benches(t)
-	events := x.bus.listen("$HERALD.ADV.EVENT.>")
-	watch := y.bus.listen("_INBOX.w")
+	events := x.bus.hear("$HERALD.ADV.EVENT.>")
+	watch := y.bus.hear("_INBOX.w")
 	y.bus.services["$HERALD.ADV.LIST"](request{payload: []byte(`{"watch":true}`), reply: "_INBOX.w", client: 7, respond: func(p []byte) { t.Errorf("answered %s", p) }})
 	y.next(watch) // watching
 	y.next(watch) // caught up
@@ -127,8 +128,8 @@ func TestAnyNodeTakesRequests(t *testing.T) {
 
 func TestANodeVouchesForItsClients(t *testing.T) {
 	x, y, net := benches(t)
-	events := y.bus.listen("$HERALD.ADV.EVENT.>")
-	gone := x.bus.listen("$HERALD.ADV.EVENT.>")
+	events := y.bus.hear("$HERALD.ADV.EVENT.>")
+	gone := x.bus.hear("$HERALD.ADV.EVENT.>")
 	y.ask(1, "PUT", `{"name":"a","subject":"s"}`)
 	x.ask(1, "PUT", `{"name":"b","subject":"t"}`) // the same number of another node
 	x.event(gone, "added", "a")

@@ -12,10 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nats-io/nuid"
-
-	"github.com/heraldmq/herald/broker/jsapi"
-	"github.com/heraldmq/herald/broker/state"
 	"github.com/heraldmq/herald/replication"
 	"github.com/heraldmq/herald/topics"
 	"github.com/heraldmq/herald/topics/catalogue"
@@ -45,7 +41,14 @@ type reply struct {
 	Advertisements []*catalogue.Advertisement `json:"advertisements,omitempty"`
 	Total          *int                       `json:"total,omitempty"`
 	Offset         *int                       `json:"offset,omitempty"`
+	Observed       []*Observed                `json:"observed,omitempty"` // of each advertisement
+	Undeclared     []*Observed                `json:"undeclared,omitempty"`
+	Nearest        *nearest                   `json:"nearest,omitempty"`
 	Watching       bool                       `json:"watching,omitempty"`
+	Resumed        bool                       `json:"resumed,omitempty"` // the watch goes on after the revision asked for
+
+	Subscribers *int     `json:"subscribers,omitempty"`
+	Warnings    []string `json:"warnings,omitempty"`
 
 	Revision uint64 `json:"revision,omitempty"`
 }
@@ -101,22 +104,6 @@ func decode(payload []byte, into any, strict bool) error {
 	return nil
 }
 
-// carryOut answers one request, by the node that leads the catalogue.
-func (s *Service) carryOut(ctx context.Context, r request) {
-	if s.o.Peers != nil {
-		s.carryOutThere(ctx, r)
-		return
-	}
-	answer, err := s.answer(ctx, r)
-	if errors.Is(err, errAnswered) {
-		return
-	}
-	if err != nil {
-		answer = errorReply(err)
-	}
-	r.respond(encode(answer))
-}
-
 func (s *Service) answer(ctx context.Context, r request) (reply, error) {
 	if !s.o.Catalogue.IsCatalogueLeader() {
 		return reply{}, faultNotLeader
@@ -126,8 +113,6 @@ func (s *Service) answer(ctx context.Context, r request) (reply, error) {
 		return s.put(ctx, r)
 	case "GET":
 		return s.get(r)
-	case "LIST":
-		return s.list(r)
 	case "RENEW":
 		return s.renew(r)
 	default:
@@ -140,6 +125,15 @@ func (s *Service) answer(ctx context.Context, r request) (reply, error) {
 type named struct {
 	Name  string  `json:"name"`
 	Owner *string `json:"owner"`
+
+	Observed    bool `json:"observed"`    // GET: with what is really published
+	Subscribers bool `json:"subscribers"` // GET: and tell when subscribers come and go
+}
+
+// sees tells whether the client is shown an advertisement: what it may discover, and what
+// it may advertise itself.
+func (r *request) sees(a *catalogue.Advertisement) bool {
+	return r.who.MayDiscover(a.Pattern) || r.mayAdvertise(a) == nil
 }
 
 func (s *Service) named(r request) (*catalogue.Advertisement, uint64, error) {
@@ -150,7 +144,7 @@ func (s *Service) named(r request) (*catalogue.Advertisement, uint64, error) {
 	all, revision := s.o.Catalogue.Advertisements(r.account)
 	var found []*catalogue.Advertisement
 	for _, a := range all {
-		if a.Name == q.Name && (q.Owner == nil || *q.Owner == a.Owner.Key()) {
+		if a.Name == q.Name && (q.Owner == nil || *q.Owner == a.Owner.Key()) && r.sees(a) {
 			found = append(found, a)
 		}
 	}
@@ -170,31 +164,6 @@ func (s *Service) named(r request) (*catalogue.Advertisement, uint64, error) {
 func holderOf(r request) string { return holderName(r.node, r.client) }
 
 func holderName(node string, client uint64) string { return fmt.Sprintf("%s/c%d", node, client) }
-
-func (s *Service) put(ctx context.Context, r request) (reply, error) {
-	a, fault := catalogue.ParseAdvertisement(r.payload)
-	if fault != nil {
-		return reply{}, fault
-	}
-	if a.Durable != nil {
-		if err := s.makeTopic(ctx, r, a); err != nil {
-			return reply{}, err
-		}
-	}
-	// The lease comes first: the sweeper must not find the advertisement without.
-	k := leaseKey{r.account, a.Key()}
-	s.hold(k, a.Lease, r)
-	put, _, err := s.o.Catalogue.Advertise(ctx, r.account, nuid.Next(), a.Body())
-	if err != nil {
-		if s.find(k) == nil && !errors.Is(err, state.ErrUnknown) {
-			s.mu.Lock()
-			s.leases.drop(k)
-			s.mu.Unlock()
-		}
-		return reply{}, err
-	}
-	return reply{Advertisement: put, Lease: s.leaseOf(k), Revision: put.Revision}, nil
-}
 
 // hold makes the request's connection a holder of an advertisement.
 func (s *Service) hold(k leaseKey, terms catalogue.Lease, r request) {
@@ -239,6 +208,12 @@ func (s *Service) get(r request) (reply, error) {
 
 func (s *Service) renew(r request) (reply, error) {
 	a, _, err := s.named(r)
+	if err == nil {
+		err = r.mayAdvertise(a)
+	}
+	if err == nil && a.Exclusive && !r.owns(a) {
+		err = faultNotOwner(a)
+	}
 	if err != nil {
 		return reply{}, err
 	}
@@ -252,6 +227,12 @@ func (s *Service) renew(r request) (reply, error) {
 // the advertisement itself.
 func (s *Service) withdraw(ctx context.Context, r request) (reply, error) {
 	a, _, err := s.named(r)
+	if err == nil {
+		err = r.mayAdvertise(a)
+	}
+	if err == nil && !r.owns(a) && (a.Exclusive || r.who.Restricted() && a.By != "") {
+		err = faultNotOwner(a)
+	}
 	if err != nil {
 		return reply{}, err
 	}
@@ -282,7 +263,16 @@ type query struct {
 	Tags    []string       `json:"tags"` // all of these
 	Offset  int            `json:"offset"`
 	Limit   int            `json:"limit"`
-	Watch   bool           `json:"watch"`
+
+	Watch bool    `json:"watch"`
+	Since *uint64 `json:"since"` // with Watch: only what changed after this revision
+
+	Observed   bool `json:"observed"`   // with what is really published, beside each
+	Silent     bool `json:"silent"`     // only those quiet for longer than silence_after
+	Unused     bool `json:"unused"`     // only those that nobody subscribes to or consumes
+	Violating  bool `json:"violating"`  // only those with messages that don't conform
+	Undeclared bool `json:"undeclared"` // what is published without an advertisement, instead
+	Nearest    bool `json:"nearest"`    // who is there for subject, or what is like it
 }
 
 func (q *query) matches(a *catalogue.Advertisement) bool {
@@ -301,7 +291,7 @@ const (
 	pageBytesMax = 512 << 10
 )
 
-func (s *Service) list(r request) (reply, error) {
+func (s *Service) list(ctx context.Context, r request) (reply, error) {
 	var q query
 	if err := decode(r.payload, &q, true); err != nil {
 		return reply{}, badRequest(err)
@@ -309,80 +299,54 @@ func (s *Service) list(r request) (reply, error) {
 	if q.Subject != "" && !subject.Valid(q.Subject) {
 		return reply{}, badRequest(errors.New("subject is not a pattern"))
 	}
-	if q.Watch {
-		return reply{}, s.watch(r, q)
+	switch {
+	case q.Watch:
+		return reply{}, s.watch(ctx, r, q)
+	case q.Undeclared:
+		return s.undeclared(ctx, r, q)
+	case q.Nearest:
+		return s.nearest(ctx, r, q)
 	}
 	all, revision := s.o.Catalogue.Advertisements(r.account)
-	all = slices.DeleteFunc(all, func(a *catalogue.Advertisement) bool { return !q.matches(a) })
+	all = slices.DeleteFunc(all, func(a *catalogue.Advertisement) bool { return !q.matches(a) || !r.sees(a) })
+	var seen map[catalogue.Key]*Observed
+	if q.Silent || q.Unused || q.Violating {
+		seen = s.observed(ctx, r.account, all)
+		all = slices.DeleteFunc(all, func(a *catalogue.Advertisement) bool {
+			o := seen[a.Key()]
+			return q.Silent && !o.Silent || q.Unused && !o.Unused || q.Violating && o.Failed1h == 0
+		})
+	}
 	total, offset := len(all), min(max(q.Offset, 0), len(all))
 	all = all[offset:]
 	all = all[:min(len(all), cmp.Or(max(q.Limit, 0), pageMax), pageMax)]
 	size := 0
 	for i, a := range all {
-		if size += len(a.Body()) + 512; size > pageBytesMax && i > 0 {
+		if size += len(a.Body()) + 1024; size > pageBytesMax && i > 0 {
 			all = all[:i]
 			break
 		}
 	}
-	return reply{Advertisements: all, Total: &total, Offset: &offset, Revision: revision}, nil
+	out := reply{Advertisements: all, Total: &total, Offset: &offset, Revision: revision}
+	if q.Observed {
+		if seen == nil {
+			seen = s.observed(ctx, r.account, all)
+		}
+		for _, a := range all {
+			out.Observed = append(out.Observed, seen[a.Key()])
+		}
+	}
+	return out, nil
 }
 
-// mustMay refuses what the client may not do by the JetStream API: an
-// advertisement is no way around its permissions.
-func (r *request) mustMay(subject string) error {
-	if r.may == nil || r.may(subject) {
-		return nil
+// sorted returns advertisements by name and owner.
+func sorted(all map[catalogue.Key]*catalogue.Advertisement) []*catalogue.Advertisement {
+	out := make([]*catalogue.Advertisement, 0, len(all))
+	for _, a := range all {
+		out = append(out, a)
 	}
-	return topics.NewFault(403, 20015, "durable wants the permission to publish to %s", subject)
-}
-
-// metadataKey marks the topics the service has made.
-const metadataKey = "herald.advertisement"
-
-// makeTopic sees to it that the topic an advertisement asks for is there. One
-// that somebody else made serves as well, if it takes in the advertised subject.
-func (s *Service) makeTopic(ctx context.Context, r request, a *catalogue.Advertisement) error {
-	d, account := a.Durable, r.account
-	if s.o.MayKeep != nil && !s.o.MayKeep(account) {
-		return jsapi.ErrNotEnabledForAccount
-	}
-	cfg := topics.Config{
-		Name: d.Topic, Description: a.Summary, Subjects: []string{a.Pattern}, Retention: d.Retention,
-		MaxConsumers: -1, MaxMsgs: -1, MaxBytes: -1, MaxMsgsPer: -1, MaxMsgSize: -1,
-		Discard: topics.DiscardOld, Storage: topics.StoreFile, Replicas: max(d.Replicas, 1),
-		MaxAge: time.Duration(d.MaxAge), Duplicates: 2 * time.Minute, AllowDirect: true,
-		Metadata: map[string]string{metadataKey: a.Name},
-	}
-	if d.MaxBytes > 0 {
-		cfg.MaxBytes = d.MaxBytes
-	}
-	if d.MaxMsgs > 0 {
-		cfg.MaxMsgs = d.MaxMsgs
-	}
-	if cfg.MaxAge > 0 {
-		cfg.Duplicates = min(cfg.Duplicates, cfg.MaxAge)
-	}
-	if first := subject.Token(a.Pattern, 0); strings.HasPrefix(first, "$") || first == ">" || first == "*" {
-		return topics.NewFault(400, 20001, "advertisement is not valid: subject: what is kept must not begin with $, * or >")
-	}
-	t, ok := s.o.Catalogue.Topic(account, cfg.Name)
-	var err error
-	switch {
-	case !ok:
-		if err = r.mustMay("$JS.API.STREAM.CREATE." + cfg.Name); err == nil {
-			t, _, err = s.o.Catalogue.CreateTopic(ctx, account, cfg)
-		}
-	case t.Config().Metadata[metadataKey] == a.Name:
-		if err = r.mustMay("$JS.API.STREAM.UPDATE." + cfg.Name); err != nil {
-			return err
-		}
-		cfg.Storage, cfg.Replicas = t.Config().Storage, t.Config().Replicas
-		t, err = s.o.Catalogue.UpdateTopic(ctx, account, cfg)
-	case !slices.ContainsFunc(t.Config().Subjects, func(p string) bool { return subject.Covers(p, a.Pattern) }):
-		err = topics.NewFault(409, 20006, "topic %s exists and does not take in %s: give another durable.topic", cfg.Name, a.Pattern)
-	}
-	if err == nil && t != nil && s.o.Seen != nil {
-		s.o.Seen(t, r.node)
-	}
-	return err
+	slices.SortFunc(out, func(a, b *catalogue.Advertisement) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Owner.Key(), b.Owner.Key()))
+	})
+	return out
 }

@@ -2,25 +2,29 @@ package advertise
 
 import (
 	"context"
-	"errors"
 	"hash/fnv"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/heraldmq/herald/broker/front"
+	"github.com/heraldmq/herald/broker/observe"
 	"github.com/heraldmq/herald/broker/state"
 	"github.com/heraldmq/herald/topics"
 	"github.com/heraldmq/herald/topics/catalogue"
+	"github.com/heraldmq/herald/topics/schema"
 )
 
 // Catalogue is what the service needs of *state.State.
 type Catalogue interface {
-	Advertise(ctx context.Context, account, id string, body []byte) (*catalogue.Advertisement, *catalogue.Event, error)
+	Advertise(ctx context.Context, p state.Put) (*catalogue.Advertisement, *catalogue.Event, error)
 	Withdraw(ctx context.Context, a *catalogue.Advertisement, expired bool) error
+	Advertisement(account string, k catalogue.Key) *catalogue.Advertisement
 	Advertisements(account string) ([]*catalogue.Advertisement, uint64)
 	IsCatalogueLeader() bool
 	Topic(account, name string) (*state.Topic, bool)
+	Topics(account string, each func(*state.Topic) bool)
 	CreateTopic(ctx context.Context, account string, cfg topics.Config) (*state.Topic, bool, error)
 	UpdateTopic(ctx context.Context, account string, cfg topics.Config) (*state.Topic, error)
 }
@@ -35,12 +39,21 @@ type Options struct {
 	MayKeep func(account string) bool
 	// Peers is the way to the node that leads the catalogue; nil on a single node.
 	Peers Peers
+	// Ident reads who a client of another node is (front.Server.ReadIdent); nil takes
+	// each for one that may do all.
+	Ident func([]byte) (*front.ClientInfo, error)
 	// Seen waits until other nodes know of a topic, first of all the one named; nil:
 	// there are none.
 	Seen func(t *state.Topic, node string)
-	Log  *slog.Logger // default: discards
+	// Readers are the operators of an account by what they read; nil: there are none.
+	Readers func(account string) []Reader
+	// ID tells this instance of the service from others to those who ask $SRV.>; Version is
+	// Herald's. "": $SRV.> isn't answered.
+	ID, Version string
+	Log         *slog.Logger // default: discards
 
 	vouchEvery time.Duration // tests; default vouchEvery
+	quietEvery time.Duration // tests; default quietEvery
 }
 
 // The bounds of the service.
@@ -48,8 +61,12 @@ const (
 	workers         = 8
 	workerQueueMax  = 256              // requests waiting for one worker; more are refused with 503
 	eventQueueMax   = 4096             // changes waiting to be published; more end the watches
+	noteQueueMax    = 1024             // violations and the like; more are not told
 	watchesMax      = 1024             // of one account
 	requestPatience = 10 * time.Second // for group 0 to decide
+	slowMax         = 16               // requests that read messages, at a time; more are refused
+	putsPerSecond   = 500              // of one account, on average
+	putsBurst       = 20000            // of one account, at once
 )
 
 // Service answers the advertise API of the accounts it serves. Its methods are
@@ -61,33 +78,56 @@ type Service struct {
 	done   sync.WaitGroup
 	queues [workers]chan request
 	events chan catalogue.Event
+	notes  chan note     // to be published as events
 	wake   chan struct{} // to the sweeper
 	// vouches wakes vouch.
 	vouches chan struct{}
+	samples chan sampled
+	look    chan struct{} // to lookAround
+	slow    chan struct{} // a place for each request that reads messages
+	schemas *schema.Cache
+	metrics *metrics
+	started time.Time
 
 	mu       sync.Mutex
 	accounts map[string]*served
+	history  history
 	leases   leases
 	vouched  vouched
 	busy     map[uint64]int  // clients of this node with requests under way
 	gone     map[uint64]bool // those of them that have left
 	lost     bool            // changes were dropped since the last one published
 	closed   bool
+	quiet    quiet
 }
 
 // served is an account's part of the service.
 type served struct {
+	name    string
 	bus     bus
 	closers []func()
 	watches map[string]*watch // by the subject they are told on; guarded by Service.mu
+	readers map[string]*readers
+	rate    rate
+	seen    *observe.Account
+	rules   rules
+	asked   [len(verbs)]atomic.Int64 // requests, by verb
 }
+
+// verbs are the requests there are.
+var verbs = [...]string{"PUT", "GET", "LIST", "RENEW", "WITHDRAW", "SAMPLE", "CHECK"}
 
 // bus is what the service needs of an account.
 type bus interface {
 	subscribe(subject string, h func(request)) (unsubscribe func(), err error)
+	listen(subject string, h func(*front.Message)) (unsubscribe func(), err error)
 	publish(subject string, payload []byte) (heard bool)
 	hasInterest(subject string) bool
 	watchInterest(subject string, f func(has bool)) (cancel func())
+	subscribers(pattern string) int
+	interested(pattern string) front.Interested
+	setGate(front.Gate)
+	setObserver(front.Observer)
 }
 
 // request is one request, owning its bytes.
@@ -99,7 +139,7 @@ type request struct {
 	client  uint64 // connection, 0 when the broker itself asks
 	node    string // the client's, "" when it is this one
 	respond func(payload []byte)
-	may     func(subject string) bool // what the client may publish to; nil: everything
+	who     *front.ClientInfo // nil may do everything
 }
 
 // New makes a service and starts its workers.
@@ -110,6 +150,9 @@ func New(o Options) *Service {
 	if o.vouchEvery <= 0 {
 		o.vouchEvery = vouchEvery
 	}
+	if o.quietEvery <= 0 {
+		o.quietEvery = quietEvery
+	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -117,6 +160,8 @@ func New(o Options) *Service {
 		o: o, accounts: map[string]*served{},
 		events: make(chan catalogue.Event, eventQueueMax), wake: make(chan struct{}, 1),
 		vouches: make(chan struct{}, 1), busy: map[uint64]int{}, gone: map[uint64]bool{},
+		notes: make(chan note, noteQueueMax), samples: make(chan sampled, sampleQueueMax), slow: make(chan struct{}, slowMax), look: make(chan struct{}, 1),
+		schemas: schema.NewCache(schemaCacheBytes), metrics: newMetrics(), started: time.Now(),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	for i := range s.queues {
@@ -129,6 +174,8 @@ func New(o Options) *Service {
 	}
 	s.done.Go(s.tell)
 	s.done.Go(s.sweep)
+	s.done.Go(s.examine)
+	s.done.Go(s.lookAround)
 	return s
 }
 
@@ -136,9 +183,21 @@ func New(o Options) *Service {
 func (s *Service) Serve(a *front.Account) error { return s.serve(a.Name(), frontBus{a}) }
 
 func (s *Service) serve(account string, b bus) error {
-	v := &served{bus: b, watches: map[string]*watch{}}
-	for _, verb := range []string{"PUT", "GET", "LIST", "RENEW", "WITHDRAW"} {
+	v := &served{name: account, bus: b, watches: map[string]*watch{}, readers: map[string]*readers{}}
+	v.seen = observe.New(s.o.Now, s.take)
+	v.rules.init(s, v)
+	s.mu.Lock()
+	s.history.load(s.o.Catalogue)
+	for _, a := range s.history.of(account) {
+		s.enter(v, nil, a)
+	}
+	s.accounts[account] = v
+	s.mu.Unlock()
+	v.rules.set(b)
+	b.setObserver(v.seen.View())
+	for i, verb := range verbs {
 		unsubscribe, err := b.subscribe("$HERALD.ADV."+verb, func(r request) {
+			v.asked[i].Add(1)
 			r.account, r.verb = account, verb
 			s.accept(r)
 		})
@@ -150,9 +209,9 @@ func (s *Service) serve(account string, b bus) error {
 		}
 		v.closers = append(v.closers, unsubscribe)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.accounts[account] = v
+	if s.o.ID != "" {
+		return s.answerServices(v)
+	}
 	return nil
 }
 
@@ -179,6 +238,9 @@ func (s *Service) Lead(leads bool) {
 	s.nudge()
 }
 
+// Restored is for state.Hooks.OnAdvertisements: all may be others than before.
+func (s *Service) Restored() { s.Changed(catalogue.Event{}) }
+
 // Changed is for state.Hooks.OnAdvertisement.
 func (s *Service) Changed(e catalogue.Event) {
 	select {
@@ -197,6 +259,9 @@ func (s *Service) Disconnected(c *front.ClientInfo) { s.disconnected(c.ID) }
 func (s *Service) disconnected(client uint64) {
 	s.ended(connection{id: client})
 	s.mu.Lock()
+	for _, v := range s.accounts {
+		v.rules.drop(client)
+	}
 	known := s.vouched.drop(client)
 	if s.busy[client] > 0 {
 		s.gone[client] = true
@@ -232,6 +297,13 @@ func (s *Service) Close() {
 		for _, w := range v.watches {
 			ends = append(ends, w.cancel)
 		}
+		for _, w := range v.readers {
+			ends = append(ends, w.cancel)
+		}
+		ends = append(ends, func() {
+			v.bus.setGate(nil)
+			v.bus.setObserver(nil)
+		})
 	}
 	s.mu.Unlock()
 	for _, end := range ends {
@@ -258,6 +330,10 @@ func (s *Service) accept(r request) {
 		h.Write([]byte(r.reply))
 	}
 	s.begin(r.client)
+	if r.verb == "SAMPLE" || r.verb == "CHECK" {
+		s.carryOutSlowly(r)
+		return
+	}
 	select {
 	case s.queues[h.Sum32()%workers] <- r:
 	default:
@@ -278,106 +354,4 @@ func (s *Service) work(queue chan request) {
 			return
 		}
 	}
-}
-
-// nudge makes the sweeper look at the leases.
-func (s *Service) nudge() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
-}
-
-const (
-	sweepPause = 100 * time.Millisecond // the least between two sweeps
-	sweepLate  = time.Second            // a sweep later than that was held up: so were the renewals
-)
-
-// sweep ends what nobody holds any more. No timer runs while no lease has an end.
-func (s *Service) sweep() {
-	timer := time.NewTimer(time.Hour)
-	timer.Stop()
-	defer timer.Stop()
-	var planned time.Time // of the next sweep, by the system's clock; zero: none
-	for {
-		select {
-		case <-s.ctx.Done():
-			return
-		case <-s.wake:
-		case <-timer.C:
-		}
-		now := s.o.Now()
-		s.mu.Lock()
-		if late := time.Since(planned); !planned.IsZero() && late > sweepLate {
-			s.leases.extend(late)
-		}
-		ended, next := s.leases.sweep(now)
-		s.mu.Unlock()
-		retry := s.expire(ended)
-		planned = time.Time{}
-		switch {
-		case retry:
-			planned = time.Now().Add(time.Second)
-		case !next.IsZero():
-			planned = time.Now().Add(max(next.Sub(s.o.Now()), sweepPause))
-		default:
-			timer.Stop()
-			continue
-		}
-		timer.Reset(time.Until(planned))
-	}
-}
-
-// expire withdraws advertisements whose lease has ended and tells whether some
-// have to be tried again.
-func (s *Service) expire(ended []leaseKey) (retry bool) {
-	if len(ended) > 0 && !s.stillLeads() {
-		return false // whoever does gives each a full term
-	}
-	for _, k := range ended {
-		a := s.find(k)
-		if a == nil {
-			s.forget(k)
-			continue
-		}
-		if s.held(k) {
-			continue // taken up again since the sweep
-		}
-		ctx, cancel := context.WithTimeout(s.ctx, requestPatience)
-		err := s.o.Catalogue.Withdraw(ctx, a, true)
-		cancel()
-		if err != nil && !errors.Is(err, catalogue.FaultNoAdvertised) {
-			s.o.Log.Warn("an advertisement whose lease has ended could not be withdrawn yet", "name", k.Name, "account", k.account, "error", err)
-			retry = true
-			continue
-		}
-		s.forget(k)
-	}
-	return retry
-}
-
-// forget drops the lease of an advertisement unless somebody took it up again.
-func (s *Service) forget(k leaseKey) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if e := s.leases.all[k]; e != nil && len(e.holders) == 0 {
-		s.leases.drop(k)
-	}
-}
-
-func (s *Service) held(k leaseKey) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	e := s.leases.all[k]
-	return e != nil && len(e.holders) > 0
-}
-
-func (s *Service) find(k leaseKey) *catalogue.Advertisement {
-	all, _ := s.o.Catalogue.Advertisements(k.account)
-	for _, a := range all {
-		if a.Key() == k.Key {
-			return a
-		}
-	}
-	return nil
 }

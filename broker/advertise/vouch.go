@@ -50,13 +50,19 @@ func (v *vouched) list() (out []held) {
 	return out
 }
 
-// note enters what a client of this node holds now.
-func (s *Service) note(h *held) {
+// holding enters what a client of this node holds now.
+func (s *Service) holding(h *held) {
 	if h == nil {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if v := s.accounts[h.Account]; v != nil {
+		v.rules.holding(h)
+	}
+	if s.o.Peers == nil {
+		return // its lease is kept here
+	}
 	if h.Not {
 		s.vouched.remove(h.key(), h.Client)
 		return

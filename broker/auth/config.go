@@ -74,6 +74,13 @@ type Permissions struct {
 	// Responses, when set, allows publishing to reply subjects that the user
 	// was sent.
 	Responses *ResponsePermission
+
+	// What may be done with advertisements; see Rules.Advertise and those after it.
+	// nil takes what follows from Publish and Subscribe.
+	Advertise *SubjectPermission
+	Discover  *SubjectPermission
+	Sample    *SubjectPermission
+	Enforce   *SubjectPermission
 }
 
 // SubjectPermission lists patterns. In a subscribe permission an entry may be

@@ -49,6 +49,16 @@ func Compile(p *Permissions) (*Rules, error) {
 		}
 		r.pubAllow, r.pubDeny = s.Allow, s.Deny
 	}
+	for _, s := range []*SubjectPermission{p.Advertise, p.Discover, p.Sample, p.Enforce} {
+		if s == nil {
+			continue
+		}
+		for _, pattern := range append(s.Allow[:len(s.Allow):len(s.Allow)], s.Deny...) {
+			if !subject.Valid(pattern) {
+				return nil, fmt.Errorf("auth: permission %q of an advertisement isn't a subject", pattern)
+			}
+		}
+	}
 	var err error
 	if s := p.Subscribe; s != nil {
 		r.allSub = s.Allow == nil

@@ -86,6 +86,10 @@ func (d *decoder) permissions(n node) *Permissions {
 		{"pub|publish|import", func(n node) { p.Publish = d.subjects(n, false) }},
 		{"sub|subscribe|export", func(n node) { p.Subscribe = d.subjects(n, true) }},
 		{"publish_allow_responses|allow_responses", func(n node) { p.Responses = d.responses(n) }},
+		{"advertise", func(n node) { p.Advertise = d.subjects(n, false) }},
+		{"discover", func(n node) { p.Discover = d.subjects(n, false) }},
+		{"sample", func(n node) { p.Sample = d.subjects(n, false) }},
+		{"enforce", func(n node) { p.Enforce = d.subjects(n, false) }},
 	})
 	// nats-server's rule: who may answer and was given no publish list may
 	// publish nothing else.

@@ -118,6 +118,9 @@ type User struct {
 type Permissions struct {
 	Publish, Subscribe *Subjects
 	Responses          *Responses
+
+	// Of advertisements; nil follows from Publish and Subscribe.
+	Advertise, Discover, Sample, Enforce *Subjects
 }
 
 // Subjects is one direction of Permissions. A subscribe pattern may be followed

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/heraldmq/herald/broker/auth"
+	"github.com/heraldmq/herald/topics/interest"
 	"github.com/heraldmq/herald/topics/subject"
 )
 
@@ -19,6 +20,8 @@ type Account struct {
 	index  index
 
 	limits     atomic.Pointer[auth.Limits]
+	gate       atomic.Pointer[gateAt]
+	observer   atomic.Pointer[observerAt]
 	watch      watches
 	gone       atomic.Bool // dropped by a reload
 	slow       atomic.Int64
@@ -137,6 +140,34 @@ func (a *Account) Captures(subject string) bool {
 func (a *Account) QueueInterest(subject, queue string) bool {
 	return a.index.Has(subject, func(u *sub) bool { return u.queue == queue && u.listens(subject) })
 }
+
+// ClientSubscriptions returns how many subscriptions clients of this node have that share
+// a subject with the pattern.
+func (a *Account) ClientSubscriptions(pattern string) (n int) {
+	for _, u := range a.index.Overlapping(pattern, nil) {
+		if u.sess != nil && !u.closed.Load() {
+			n++
+		}
+	}
+	return n
+}
+
+// Interested remembers who listens to the subjects of a pattern, so that asking whether
+// that may have changed takes two loads, or a few.
+type Interested struct{ stamp interest.Stamp }
+
+// Interested returns the present interest in the subjects of a pattern; ask
+// ClientSubscriptions afterwards. Those of a pattern that begins with a wildcard may
+// always have changed.
+func (a *Account) Interested(pattern string) Interested {
+	if first := subject.Token(pattern, 0); first == "*" || first == ">" {
+		return Interested{}
+	}
+	return Interested{a.index.Stamp(pattern)}
+}
+
+// Same tells whether nothing has changed.
+func (i Interested) Same() bool { return i.stamp.Fresh() }
 
 // Stats returns the account's counters.
 func (a *Account) Stats() AccountStats {

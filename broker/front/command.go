@@ -100,7 +100,13 @@ func (s *session) publish(c *outgoing) bool {
 	if m.denied {
 		m = s.answerMatch(c.Subject)
 	}
+	if g := s.account.gate.Load(); g != nil && !s.passes(g, m, c) {
+		return true
+	}
 	c.client, c.borrowed, c.scratch, c.bareOK = s.info, true, false, false
+	if at := s.account.observer.Load(); at != nil {
+		s.st.observe(at, m, c)
+	}
 	if len(m.captures) > 0 {
 		if denial := s.scheduleDenied(c.Header); denial != "" {
 			s.denied(denial)

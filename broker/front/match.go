@@ -34,6 +34,11 @@ type match struct {
 	handlers []*sub
 	captures []*TopicInterest
 	fan      *fan // the plain routes, when one encoding serves all
+
+	once     bool    // matcher.once, made anew for each subject
+	gate     *gateAt // that rule is of
+	rule     Rule    // what messages must pass, of an exact match
+	counting counting
 }
 
 // route is the way from one publisher to one subscription.
@@ -174,6 +179,7 @@ func (mt *matcher) build(s string) *match {
 func (mt *matcher) buildOnce(subj []byte) *match {
 	m := &mt.once
 	*m = match{
+		once:    true,
 		subject: unsafe.String(unsafe.SliceData(subj), len(subj)), // for this call only
 		plain:   m.plain[:0], groups: m.groups[:0], handlers: m.handlers[:0], captures: m.captures[:0],
 		remotes: m.remotes[:0],

@@ -122,6 +122,33 @@ func (c *ClientInfo) MaySubscribe(pattern, queue string) bool {
 	return c == nil || c.rules().Subscribe(pattern, queue)
 }
 
+// MayAdvertise, MayDiscover, MaySample and MayEnforce tell what the client may do with
+// advertisements of the pattern; see auth.Rules.
+func (c *ClientInfo) MayAdvertise(pattern string, publishes bool) bool {
+	return c == nil || c.rules().Advertise(pattern, publishes)
+}
+
+// MayDiscover tells whether the pattern is shown to the client.
+func (c *ClientInfo) MayDiscover(pattern string) bool {
+	return c == nil || c.rules().Discover(pattern)
+}
+
+// MaySample tells whether the client may look at messages of the pattern.
+func (c *ClientInfo) MaySample(pattern string) bool { return c == nil || c.rules().Sample(pattern) }
+
+// MayEnforce tells whether the client may decide what others publish on the pattern.
+func (c *ClientInfo) MayEnforce(pattern string) bool { return c == nil || c.rules().Enforce(pattern) }
+
+// Restricted tells whether the client has permissions at all, rather than all.
+func (c *ClientInfo) Restricted() bool { return c != nil && c.rules() != nil }
+
+// AppendIdent appends who the client is, for a service of another node; ReadIdent of
+// the server there reads it, and looks its permissions up in its own configuration.
+func (c *ClientInfo) AppendIdent(dst []byte) []byte { return appendIdent(dst, c) }
+
+// ReadIdent reads what AppendIdent wrote on another node.
+func (s *Server) ReadIdent(b []byte) (*ClientInfo, error) { return s.readIdent(b) }
+
 // Permissions are those in force for the client, nil where it may do all.
 func (c *ClientInfo) Permissions() *auth.Permissions {
 	if c == nil {

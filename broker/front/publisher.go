@@ -20,7 +20,11 @@ func (a *Account) NewPublisher() *Publisher {
 // leaves at Flush, or earlier when it is much.
 func (p *Publisher) Publish(subject, reply string, header, payload []byte) bool {
 	o := newOutgoing(bytesOf(subject), bytesOf(reply), header, payload)
-	ok := p.st.publish(&p.mt, &o)
+	m := p.mt.find(o.Subject)
+	if at := p.st.account.observer.Load(); at != nil {
+		p.st.observe(at, m, &o)
+	}
+	ok := p.st.publishTo(m, &o)
 	p.limit()
 	return ok
 }
@@ -45,7 +49,12 @@ func (p *Publisher) limit() {
 }
 
 // Flush hands over what is staged.
-func (p *Publisher) Flush() { p.st.flush() }
+func (p *Publisher) Flush() {
+	if len(p.st.tallied) > 0 {
+		p.st.handOverTallies()
+	}
+	p.st.flush()
+}
 
 // SetStall makes Flush wait a little (at most 100 ms) for receivers that are far
 // behind but moving. Off by default.
@@ -53,7 +62,10 @@ func (p *Publisher) SetStall(on bool) { p.st.stall = on }
 
 // publish stages o for everybody in its match.
 func (st *stager) publish(mt *matcher, o *outgoing) bool {
-	m := mt.find(o.Subject)
+	return st.publishTo(mt.find(o.Subject), o)
+}
+
+func (st *stager) publishTo(m *match, o *outgoing) bool {
 	if len(m.captures) > 0 {
 		st.capture(m, o)
 	}

@@ -36,7 +36,9 @@ type session struct {
 	ident      []byte   // see identBytes
 	identOf    *ClientInfo
 	identRules bool
-	inMsgs     int64 // of this batch
+	judged     Message   // scratch of passes
+	refusedAt  time.Time // when the client was told of a refused message last
+	inMsgs     int64     // of this batch
 	inBytes    int64
 	connect    wire.ConnectOptions
 
@@ -131,6 +133,9 @@ func (s *session) handOver() {
 		s.in.add(s.inMsgs, s.inBytes)
 		s.srv.countIn(s.account, s.inMsgs, s.inBytes)
 		s.inMsgs, s.inBytes = 0, 0
+	}
+	if len(s.st.tallied) > 0 {
+		s.st.handOverTallies()
 	}
 	s.st.flush()
 }

@@ -73,6 +73,9 @@ type stager struct {
 	outMsgs, outBytes int64 // since the last flush
 	slow              []*session
 
+	tallied []*match // with messages that were counted and not handed over
+	seen    Message  // scratch of shown
+
 	respond  matcher // of what handlers answer; made on first use
 	depth    int
 	messages []Message // by depth, reused

@@ -314,6 +314,7 @@ func (s *State) catalogueTopicLocked(e *catalogue.Topic) {
 // catalogueRestored is told that the whole catalogue is another one.
 func (s *State) catalogueRestored() {
 	s.operatorChanged(&catalogue.Operator{}) // all may be others
+	s.advertisementsRestored()
 	if s.cl == nil {
 		return
 	}

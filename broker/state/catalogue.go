@@ -175,16 +175,34 @@ func (s *State) CatalogueStats() replication.Stats {
 	return replication.Stats{}
 }
 
-// Advertise puts an advertisement, as its owner wrote it, into the catalogue:
-// new, or in place of the one with the same owner and name. Leases are for the
-// caller to keep (broker/advertise). id names it if it is new. event is nil when
-// nothing changed.
-func (s *State) Advertise(ctx context.Context, account, id string, body []byte) (*catalogue.Advertisement, *catalogue.Event, error) {
-	r, err := s.decide(ctx, &catalogue.Command{Op: catalogue.OpAdvertise, Account: account, ID: id, Body: body})
+// Put is an advertisement to be put.
+type Put struct {
+	Account string
+	ID      string // names it if it is new
+	By      string // the user that puts it, "" for one without a name
+	Body    []byte // as its owner wrote it
+	// Revision, when not 0, is that of the advertisement it takes the place of: fault
+	// 20017 when that has another by now.
+	Revision uint64
+}
+
+// Advertise puts an advertisement into the catalogue: new, or in place of the one with
+// the same owner and name. Leases are for the caller to keep (broker/advertise). event
+// is nil when nothing changed.
+func (s *State) Advertise(ctx context.Context, p Put) (*catalogue.Advertisement, *catalogue.Event, error) {
+	r, err := s.decide(ctx, &catalogue.Command{
+		Op: catalogue.OpAdvertise, Account: p.Account, ID: p.ID, By: p.By, Body: p.Body, Revision: p.Revision,
+	})
 	if err != nil {
 		return nil, nil, err
 	}
 	return r.Advertisement, r.Event, nil
+}
+
+// Advertisement returns one advertisement of an account; nil when there is none.
+func (s *State) Advertisement(account string, k catalogue.Key) (a *catalogue.Advertisement) {
+	s.catalogue.read(func(c *catalogue.Catalogue) { a = c.Advertisement(account, k) })
+	return a
 }
 
 // Withdraw takes an advertisement away; fault 20002 when there is none. expired

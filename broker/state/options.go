@@ -143,4 +143,7 @@ type Hooks struct {
 	OnBatchAbandoned func(t *Topic, id, why string)
 	// OnAdvertisement: an advertisement is new, changed, expired or withdrawn.
 	OnAdvertisement func(e catalogue.Event)
+	// OnAdvertisements: all advertisements may be others than before, without an event
+	// for each: a snapshot of another node took the place of the catalogue.
+	OnAdvertisements func()
 }

@@ -200,3 +200,12 @@ func (s *State) advertisementChanged(e catalogue.Event) {
 		s.hooks.OnAdvertisement(e)
 	}
 }
+
+// advertisementsRestored is told that the whole catalogue is another one.
+func (s *State) advertisementsRestored() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.hooks.OnAdvertisements != nil {
+		s.hooks.OnAdvertisements()
+	}
+}

@@ -163,7 +163,7 @@ func TestTheCatalogueIsRestoredFromItsSnapshot(t *testing.T) {
 	padding := strings.Repeat("x", 100<<10)
 	for i := range 30 {
 		body := fmt.Sprintf(`{"name":"a%d","subject":"a.%d","description":%q}`, i, i, padding)
-		if _, _, err := n.Advertise(t.Context(), "A", fmt.Sprint(i), []byte(body)); err != nil {
+		if _, _, err := n.Advertise(t.Context(), Put{Account: "A", ID: fmt.Sprint(i), Body: []byte(body)}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -453,7 +453,7 @@ func waitFor(t testing.TB, what string, done func() bool) {
 func TestAdvertisementsSurviveARestart(t *testing.T) {
 	dir := t.TempDir()
 	n := open(t, dir)
-	a, e, err := n.Advertise(t.Context(), "A", "ID", []byte(`{"name":"a","subject":"a.{b}"}`))
+	a, e, err := n.Advertise(t.Context(), Put{Account: "A", ID: "ID", Body: []byte(`{"name":"a","subject":"a.{b}"}`)})
 	if err != nil || e == nil || e.Kind != catalogue.Added {
 		t.Fatalf("advertise: %+v, %v", e, err)
 	}

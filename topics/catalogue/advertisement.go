@@ -70,10 +70,11 @@ func (o *Owner) Key() string {
 
 // Schema says what the payloads look like.
 type Schema struct {
-	Format  string          `json:"format"`           // json-schema, avro, protobuf, none
-	Inline  json.RawMessage `json:"inline,omitempty"` // the schema itself, as JSON or as a JSON string
-	Ref     string          `json:"ref,omitempty"`    // or where it is
-	SHA256  string          `json:"sha256,omitempty"` // of Inline as it came; filled in when missing
+	Format  string          `json:"format"`            // json-schema, avro, protobuf, none
+	Inline  json.RawMessage `json:"inline,omitempty"`  // the schema itself, as JSON or as a JSON string
+	Ref     string          `json:"ref,omitempty"`     // or where it is
+	SHA256  string          `json:"sha256,omitempty"`  // of Inline as it came; filled in when missing
+	Message string          `json:"message,omitempty"` // the payloads' message, of protobuf
 	Version string          `json:"version,omitempty"`
 	Compat  string          `json:"compat,omitempty"` // none, backward, forward, full
 }
@@ -121,15 +122,18 @@ type Key struct{ Name, Owner string }
 // Advertisement is one advertisement of the catalogue. It is immutable.
 type Advertisement struct {
 	Definition
+	Contract
 	Account  string
+	By       string       // the user that put it, "" for one without a name
 	ID       string       // given by the server, for good
 	Pattern  string       // Subject with "*" and ">" for the named tokens
 	Revision uint64       // of the catalogue's advertisements when it last changed
 	Created  topics.Nanos // when the name was first advertised
 	Changed  topics.Nanos
 
-	fields map[string]json.RawMessage // all that the owner wrote
-	body   []byte                     // fields as canonical JSON
+	fields  map[string]json.RawMessage // all that the owner wrote
+	body    []byte                     // fields as canonical JSON
+	problem *topics.Fault              // of the contract, see Check
 }
 
 // Key returns what tells the advertisement apart in its account.
@@ -141,9 +145,13 @@ func (a *Advertisement) Key() Key { return Key{a.Name, a.Owner.Key()} }
 func (a *Advertisement) Body() []byte { return a.body }
 
 // MarshalJSON returns the body with what the server knows: id, pattern, revision,
-// created, changed. Equal advertisements give equal bytes.
+// created, changed, and by where a user with a name put it. Equal advertisements give
+// equal bytes.
 func (a *Advertisement) MarshalJSON() ([]byte, error) {
 	all := maps.Clone(a.fields)
+	if a.By != "" {
+		all["by"] = mustEncode(a.By)
+	}
 	for k, v := range map[string]any{
 		"id": a.ID, "pattern": a.Pattern, "revision": a.Revision, "created": stamp(a.Created), "changed": stamp(a.Changed),
 	} {
@@ -153,8 +161,8 @@ func (a *Advertisement) MarshalJSON() ([]byte, error) {
 }
 
 // serverFields are those MarshalJSON adds; an owner who sends back what it got
-// doesn't change anything by them.
-var serverFields = []string{"id", "pattern", "revision", "created", "changed"}
+// doesn't change anything by them. force is a word to the service, not a part.
+var serverFields = []string{"id", "pattern", "revision", "created", "changed", "by", "force"}
 
 // ParseAdvertisement reads and checks what an owner wrote. The fault says which
 // field is wrong and how (20001, 20003).
@@ -172,6 +180,7 @@ func ParseAdvertisement(body []byte) (*Advertisement, *topics.Fault) {
 	for _, f := range serverFields {
 		delete(a.fields, f)
 	}
+	a.readContract()
 	if a.Owner.Instance != "" { // who holds it, not what it says: instances share one advertisement
 		if a.fields["owner"] = withoutField(a.fields["owner"], "instance"); string(a.fields["owner"]) == "{}" {
 			delete(a.fields, "owner")
@@ -298,6 +307,19 @@ func (a *Advertisement) checkSchema() *topics.Fault {
 	}
 	s.SHA256 = digest
 	return nil
+}
+
+// Text returns an inline schema as its language wants it: the text of a JSON string, else
+// the JSON itself; "" when there is none.
+func (s *Schema) Text() string {
+	if s == nil || len(s.Inline) == 0 {
+		return ""
+	}
+	text, err := schemaText(s.Inline)
+	if err != nil {
+		return ""
+	}
+	return string(text)
 }
 
 // schemaText returns what the digest of an inline schema is of: the text of a JSON

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/heraldmq/herald/topics"
+	"github.com/heraldmq/herald/topics/interest"
 )
 
 // EventKind says what happened to an advertisement.
@@ -26,6 +27,7 @@ type Event struct {
 	Revision      uint64
 	Time          topics.Nanos
 	Advertisement *Advertisement // as it is now, or last was
+	Before        *Advertisement // as it was, with Changed
 }
 
 // advertise puts an advertisement, new or in place of the one with its key.
@@ -42,6 +44,13 @@ func (c *Catalogue) advertise(cmd *Command) Result {
 	if old == nil && len(mine) >= AdvertisementsMax {
 		return Result{Fault: FaultTooManyAdverts}
 	}
+	if cmd.Revision != 0 && (old == nil || old.Revision != cmd.Revision) {
+		return Result{Fault: FaultAdvertChanged}
+	}
+	a.By = cmd.By
+	if f := conflict(a, c.overlappingAdverts(cmd.Account, a.Pattern)); f != nil {
+		return Result{Fault: f}
+	}
 	c.revision++
 	a.Account, a.Revision, a.Changed = cmd.Account, c.revision, c.clock
 	a.ID, a.Created = cmd.ID, c.clock
@@ -54,7 +63,37 @@ func (c *Catalogue) advertise(cmd *Command) Result {
 		c.adverts[cmd.Account] = mine
 	}
 	mine[a.Key()] = a
-	return Result{Advertisement: a, Event: &Event{Kind: kind, Revision: c.revision, Time: c.clock, Advertisement: a}}
+	c.unplace(old)
+	c.placeAdvert(a)
+	return Result{Advertisement: a, Event: &Event{Kind: kind, Revision: c.revision, Time: c.clock, Advertisement: a, Before: old}}
+}
+
+// overlappingAdverts returns those of an account that share a subject with the pattern.
+func (c *Catalogue) overlappingAdverts(account, pattern string) []*Advertisement {
+	x := c.patterns[account]
+	if x == nil {
+		return nil
+	}
+	return x.Overlapping(pattern, nil)
+}
+
+func (c *Catalogue) placeAdvert(a *Advertisement) {
+	x := c.patterns[a.Account]
+	if x == nil {
+		x = &interest.Index[*Advertisement]{}
+		c.patterns[a.Account] = x
+	}
+	x.Add(a.Pattern, a)
+}
+
+func (c *Catalogue) unplace(a *Advertisement) {
+	if a == nil {
+		return
+	}
+	x := c.patterns[a.Account]
+	if x.Remove(a.Pattern, a); x.Len() == 0 {
+		delete(c.patterns, a.Account)
+	}
 }
 
 // withdraw takes an advertisement away.
@@ -65,6 +104,7 @@ func (c *Catalogue) withdraw(cmd *Command) Result {
 		return Result{Fault: FaultNoAdvertised}
 	}
 	delete(c.adverts[cmd.Account], k)
+	c.unplace(a)
 	if len(c.adverts[cmd.Account]) == 0 {
 		delete(c.adverts, cmd.Account)
 	}

@@ -24,6 +24,7 @@ type Catalogue struct {
 	load     map[topics.GroupID]int // entries of topics by group
 	accounts map[string]*account
 	adverts  map[string]map[Key]*Advertisement // by account
+	patterns map[string]*interest.Index[*Advertisement]
 	nodes    map[string]Node
 	groups   map[topics.GroupID]*Group
 
@@ -52,6 +53,7 @@ func New() *Catalogue {
 		load:      map[topics.GroupID]int{},
 		accounts:  map[string]*account{},
 		adverts:   map[string]map[Key]*Advertisement{},
+		patterns:  map[string]*interest.Index[*Advertisement]{},
 		nodes:     map[string]Node{},
 		groups:    map[topics.GroupID]*Group{},
 		operators: map[name]*Operator{},

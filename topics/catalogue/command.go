@@ -21,7 +21,7 @@ const (
 	OpMark         Op = "mark"         // nothing changes, and every replica says what it holds
 	OpPutOperator  Op = "op.put"       // Operator: new (Revision 1), or in place of the one with the Revision before → *Operator
 	OpDropOperator Op = "op.drop"      // Account, Name, Revision (0: any) → the *Operator that was
-	OpAdvertise    Op = "adv.put"      // Account, ID, Body → *Advertisement and its Event, none if nothing changed
+	OpAdvertise    Op = "adv.put"      // Account, ID, By, Body, Revision (of the one it replaces; 0: any or none) → *Advertisement and its Event, none if nothing changed
 	OpPutNode      Op = "node.put"     // Node: new, or its state or address where they are given
 	OpPutGroup     Op = "group.put"    // Group: new (Revision 1), or in place of the one with the Revision before
 	OpWithdraw     Op = "adv.withdraw" // Account, Owner, Name, Expired, Revision (0: any) → the Event
@@ -49,6 +49,7 @@ type Command struct {
 
 	ID      string          `json:"id,omitempty"` // for an advertisement that turns out new
 	Owner   string          `json:"owner,omitempty"`
+	By      string          `json:"by,omitempty"` // the user that advertises
 	Body    json.RawMessage `json:"body,omitempty"`
 	Expired bool            `json:"expired,omitempty"`
 }

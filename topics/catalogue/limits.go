@@ -35,6 +35,7 @@ var (
 	FaultBytesRequired  = &topics.Fault{Status: 400, ErrCode: 10113, Text: "account requires a stream config to have max bytes set"}
 	FaultTopicBytes     = &topics.Fault{Status: 400, ErrCode: 10122, Text: "stream max bytes exceeds account limit max stream bytes"}
 	FaultNoAdvertised   = &topics.Fault{Status: 404, ErrCode: 20002, Text: "advertisement not found"}
+	FaultAdvertChanged  = &topics.Fault{Status: 409, ErrCode: 20017, Text: "the advertisement has changed meanwhile"}
 	FaultTooManyAdverts = &topics.Fault{Status: 400, ErrCode: 20004, Text: "maximum number of advertisements reached"}
 )
 

@@ -29,7 +29,8 @@ func (r Result) MarshalJSON() ([]byte, error) {
 		a = r.Event.Advertisement
 	}
 	if a != nil {
-		s.Advertisement = &savedAdvert{a.Account, a.ID, a.Revision, a.Created, a.Changed, a.body}
+		v := saved(a)
+		s.Advertisement = &v
 	}
 	return json.Marshal(s)
 }
@@ -59,6 +60,6 @@ func (v *savedAdvert) restore() (*Advertisement, *topics.Fault) {
 	if fault != nil {
 		return nil, fault
 	}
-	a.Account, a.ID, a.Revision, a.Created, a.Changed = v.Account, v.ID, v.Revision, v.Created, v.Changed
+	a.Account, a.ID, a.Revision, a.Created, a.Changed, a.By = v.Account, v.ID, v.Revision, v.Created, v.Changed, v.By
 	return a, nil
 }

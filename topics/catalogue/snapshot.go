@@ -49,7 +49,12 @@ type savedAdvert struct {
 	Revision uint64          `json:"revision"`
 	Created  topics.Nanos    `json:"created"`
 	Changed  topics.Nanos    `json:"changed"`
+	By       string          `json:"by,omitempty"`
 	Body     json.RawMessage `json:"body"`
+}
+
+func saved(a *Advertisement) savedAdvert {
+	return savedAdvert{a.Account, a.ID, a.Revision, a.Created, a.Changed, a.By, a.body}
 }
 
 // Frozen is a catalogue at one moment, to be written while the catalogue itself
@@ -64,7 +69,7 @@ func (c *Catalogue) Freeze() *Frozen {
 	}
 	for _, account := range c.AdvertisingAccounts() {
 		for _, a := range c.Advertisements(account) {
-			s.Adverts = append(s.Adverts, savedAdvert{account, a.ID, a.Revision, a.Created, a.Changed, a.body})
+			s.Adverts = append(s.Adverts, saved(a))
 		}
 	}
 	return &Frozen{s}
@@ -231,6 +236,7 @@ func (c *Catalogue) UnmarshalBinary(b []byte) error {
 			fresh.adverts[v.Account] = map[Key]*Advertisement{}
 		}
 		fresh.adverts[v.Account][a.Key()] = a
+		fresh.placeAdvert(a)
 	}
 	for _, n := range s.Nodes {
 		fresh.nodes[n.Name] = n

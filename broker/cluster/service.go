@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/heraldmq/herald/broker/front"
+	"github.com/heraldmq/herald/broker/service"
 	"github.com/heraldmq/herald/topics"
 )
 
@@ -69,47 +70,31 @@ type Service struct {
 	slots  chan struct{}
 	wg     sync.WaitGroup
 
+	subs service.Subscriptions
+
 	mu     sync.Mutex
 	closed bool
-	served map[*front.Account][]*front.Internal
 }
 
 // New makes a service that answers nobody yet.
 func New(o Options) *Service {
-	s := &Service{o: o, slots: make(chan struct{}, requestsMax), served: map[*front.Account][]*front.Internal{}}
+	s := &Service{o: o, slots: make(chan struct{}, requestsMax)}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
 }
 
 // Serve answers in exactly these accounts from now on.
 func (s *Service) Serve(accounts []*front.Account) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return nil
+	handlers := map[string]front.Handler{}
+	for verb, h := range s.verbs() {
+		handlers["$HERALD.CLUSTER."+verb] = func(m *front.Message) { s.accept(m, h) }
 	}
-	wanted := map[*front.Account]bool{}
 	for _, a := range accounts {
-		wanted[a] = true
-		if s.served[a] != nil {
-			continue
-		}
-		for verb, h := range s.verbs() {
-			i, err := subscribe(a, "$HERALD.CLUSTER."+verb, func(m *front.Message) { s.accept(m, h) })
-			if err != nil {
-				return err
-			}
-			s.served[a] = append(s.served[a], i)
+		if err := s.subs.Serve(a, handlers); err != nil {
+			return err
 		}
 	}
-	for a, subs := range s.served {
-		if !wanted[a] {
-			for _, i := range subs {
-				i.Close()
-			}
-			delete(s.served, a)
-		}
-	}
+	s.subs.Keep(accounts)
 	return nil
 }
 
@@ -117,13 +102,8 @@ func (s *Service) Serve(accounts []*front.Account) error {
 func (s *Service) Close() {
 	s.mu.Lock()
 	s.closed = true
-	for _, subs := range s.served {
-		for _, i := range subs {
-			i.Close()
-		}
-	}
-	clear(s.served)
 	s.mu.Unlock()
+	s.subs.Close()
 	s.cancel()
 	s.wg.Wait()
 }
@@ -181,10 +161,4 @@ func respond(m *front.Message, v any, err error) {
 		b = []byte(`{"error":{"code":500,"description":"the answer can't be encoded"}}`)
 	}
 	m.Respond(nil, b)
-}
-
-// subscribe is for this node only: a request is answered by the node that the
-// client is connected to.
-func subscribe(a *front.Account, subject string, h front.Handler) (*front.Internal, error) {
-	return a.Subscribe(subject, "", h, front.Local)
 }

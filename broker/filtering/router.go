@@ -114,7 +114,6 @@ type served struct {
 	account *front.Account
 	streams map[string]*stream // by subject
 	all     map[string]*live   // by id
-	closers []func()
 }
 
 // add begins to filter for a registration. The caller holds Service.mu.

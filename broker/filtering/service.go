@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/heraldmq/herald/broker/front"
+	"github.com/heraldmq/herald/broker/service"
 	"github.com/heraldmq/herald/topics"
 	"github.com/heraldmq/herald/topics/filter"
 )
@@ -49,6 +50,7 @@ type Service struct {
 	cancel context.CancelFunc
 	done   sync.WaitGroup
 	queue  chan func(context.Context)
+	subs   service.Subscriptions
 
 	mu       sync.Mutex
 	accounts map[string]*served
@@ -89,39 +91,28 @@ func (s *Service) Serve(a *front.Account) error {
 	if old != nil && old.account == a {
 		return nil
 	}
-	v := &served{account: a, streams: map[string]*stream{}, all: map[string]*live{}}
+	handlers := map[string]front.Handler{}
 	for verb, answer := range s.verbs() {
-		sub, err := a.Subscribe("$HERALD.FILTER."+verb, "", func(m *front.Message) {
-			s.accept(m, answer)
-		}, front.Local)
-		if err != nil {
-			v.close()
-			return err
-		}
-		v.closers = append(v.closers, sub.Close)
+		handlers["$HERALD.FILTER."+verb] = func(m *front.Message) { s.accept(m, answer) }
+	}
+	if err := s.subs.Serve(a, handlers); err != nil {
+		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		v.close()
 		return nil
 	}
 	if old != nil {
+		s.subs.End(old.account)
 		old.end()
 	}
-	s.accounts[a.Name()] = v
+	s.accounts[a.Name()] = &served{account: a, streams: map[string]*stream{}, all: map[string]*live{}}
 	return nil
-}
-
-func (v *served) close() {
-	for _, end := range v.closers {
-		end()
-	}
 }
 
 // end drops everything. The caller holds Service.mu.
 func (v *served) end() {
-	v.close()
 	for _, l := range v.all {
 		v.drop(l)
 	}
@@ -140,6 +131,7 @@ func (s *Service) Close() {
 		v.end()
 	}
 	s.mu.Unlock()
+	s.subs.Close()
 	s.cancel()
 	s.done.Wait()
 }

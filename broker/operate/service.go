@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/heraldmq/herald/broker/front"
+	rooms "github.com/heraldmq/herald/broker/service"
 	"github.com/heraldmq/herald/topics"
 )
 
@@ -29,7 +30,7 @@ type service struct {
 
 	mu     sync.Mutex
 	closed bool
-	served map[*front.Account][]*front.Internal
+	subs   rooms.Subscriptions
 }
 
 // asked is a request on its way between nodes.
@@ -40,37 +41,24 @@ type asked struct {
 }
 
 func (s *service) init(e *Engine) {
-	s.e, s.slots, s.served = e, make(chan struct{}, requestsMax), map[*front.Account][]*front.Internal{}
+	s.e, s.slots = e, make(chan struct{}, requestsMax)
 }
 
 // Serve answers the requests of an account from now on.
 func (e *Engine) Serve(a *front.Account) error {
 	s := &e.service
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed || s.served[a] != nil {
-		return nil
-	}
+	handlers := map[string]front.Handler{}
 	for verb, h := range s.verbs() {
-		i, err := a.Subscribe("$HERALD.OP."+verb, "", func(m *front.Message) { s.accept(a.Name(), m, h) }, front.Local)
-		if err != nil {
-			return fmt.Errorf("serve operators: %w", err)
-		}
-		s.served[a] = append(s.served[a], i)
+		handlers["$HERALD.OP."+verb] = func(m *front.Message) { s.accept(a.Name(), m, h) }
 	}
-	return nil
+	return s.subs.Serve(a, handlers)
 }
 
 func (s *service) close() {
 	s.mu.Lock()
 	s.closed = true
-	for _, list := range s.served {
-		for _, i := range list {
-			i.Close()
-		}
-	}
-	clear(s.served)
 	s.mu.Unlock()
+	s.subs.Close()
 	s.wg.Wait()
 }
 

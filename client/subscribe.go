@@ -23,6 +23,8 @@ type SubscribeOption func(*subscription)
 type subscription struct {
 	queue       string
 	where       string
+	dead        string
+	key         string
 	topic       string
 	name        string
 	from        *Position
@@ -156,6 +158,8 @@ func (c *Client) Subscribe(subject string, handle Handler, options ...SubscribeO
 	}
 	var err error
 	switch {
+	case set.name == "" && (set.dead != "" || set.key != ""):
+		err = invalid("subscribe to", subject, "DeadLetters and ByKey are for a reader that acknowledges: give it a Durable name")
 	case set.name == "" && set.from == nil && set.topic == "":
 		err = c.subscribeLive(s, handle, set)
 	case set.queue != "":
@@ -293,7 +297,7 @@ func (c *Client) reader(ctx context.Context, subject string, set subscription) (
 		return c.js.OrderedConsumer(ctx, set.topic, jetstream.OrderedConsumerConfig{
 			FilterSubjects: filters, DeliverPolicy: start.policy, OptStartSeq: start.sequence,
 			OptStartTime: start.startTime(), HeadersOnly: set.headersOnly, InactiveThreshold: readerIdle,
-			Metadata: whereMetadata(set.where),
+			Metadata: set.metadata(),
 		})
 	}
 	existing, err := c.js.Consumer(ctx, set.topic, set.name)
@@ -309,10 +313,10 @@ func (c *Client) reader(ctx context.Context, subject string, set subscription) (
 				Err: errors.New("reader " + set.name + " of topic " + set.topic + " exists and reads other subjects; use another name or delete it"),
 			}
 		}
-		if info.Config.Metadata[keyWhere] != set.where {
+		if what := set.differs(info.Config.Metadata); what != "" {
 			return nil, &Error{
 				Op: "subscribe to", Target: subject, Kind: ErrConflict,
-				Err: errors.New("reader " + set.name + " of topic " + set.topic + " exists with another condition; use another name or delete it"),
+				Err: errors.New("reader " + set.name + " of topic " + set.topic + " exists with " + what + "; use another name or delete it"),
 			}
 		}
 		return existing, nil
@@ -323,7 +327,7 @@ func (c *Client) reader(ctx context.Context, subject string, set subscription) (
 	cfg := jetstream.ConsumerConfig{
 		Durable: set.name, Name: set.name, DeliverPolicy: start.policy, OptStartSeq: start.sequence, OptStartTime: start.startTime(),
 		AckPolicy: jetstream.AckExplicitPolicy, AckWait: set.ackWait, MaxAckPending: set.inFlight,
-		MaxDeliver: set.maxDeliver, HeadersOnly: set.headersOnly, Metadata: whereMetadata(set.where),
+		MaxDeliver: set.maxDeliver, HeadersOnly: set.headersOnly, Metadata: set.metadata(),
 	}
 	if len(filters) == 1 {
 		cfg.FilterSubject = filters[0]

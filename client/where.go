@@ -19,17 +19,6 @@ func Where(condition string) SubscribeOption {
 	return func(s *subscription) { s.where = condition }
 }
 
-// keyWhere is the metadata that makes a consumer a filtered one.
-const keyWhere = "herald.where"
-
-// whereMetadata is that of a consumer with the condition, nil without one.
-func whereMetadata(condition string) map[string]string {
-	if condition == "" {
-		return nil
-	}
-	return map[string]string{keyWhere: condition}
-}
-
 // filtered is the broker's answer to a condition.
 type filtered struct {
 	Error *struct {

@@ -276,8 +276,11 @@ func (r *request) consumerReset() (any, error) {
 	}
 	ctx, cancel := r.wait()
 	defer cancel()
-	if f := mayReset(t, r.name, topics.Sequence(req.Seq)); f != nil {
-		return nil, f
+	// Who seeks says where to on purpose.
+	if _, seeks := jsapi.HeaderValue(r.msg.Header, jsapi.HeaderSeek); !seeks {
+		if f := mayReset(t, r.name, topics.Sequence(req.Seq)); f != nil {
+			return nil, f
+		}
 	}
 	next, err := r.api.s.o.State.ResetConsumer(ctx, t, r.name, topics.Sequence(req.Seq))
 	if err != nil {

@@ -32,6 +32,10 @@ const (
 // HeaderRequiredLevel is the header by which a client asks for a level.
 const HeaderRequiredLevel = "Nats-Required-Api-Level"
 
+// HeaderSeek, with any value, lets CONSUMER.RESET move a consumer wherever the topic
+// reaches, whatever its deliver policy. Only Herald has it.
+const HeaderSeek = "Herald-Seek"
+
 // LevelMet tells whether a request's header asks for a level above ours, or for
 // something that is no level at all. No header is met.
 func LevelMet(header []byte) bool {

@@ -22,7 +22,7 @@ func (a *app) consumerCommand() *cobra.Command {
 		Short:   "List, create and read with named readers of topics",
 		Long:    "A consumer is a named reader: the broker keeps its place in a topic and what it\nhas yet to acknowledge.",
 	}
-	cmd.AddCommand(a.consumerList(), a.consumerInfo(), a.consumerCreate(), a.consumerRemove(), a.consumerNext())
+	cmd.AddCommand(a.consumerList(), a.consumerInfo(), a.consumerCreate(), a.consumerRemove(), a.consumerNext(), a.consumerSeek())
 	return group(cmd)
 }
 
@@ -114,7 +114,7 @@ func consumerPairs(i *client.ConsumerInfo) [][2]string {
 
 func (a *app) consumerCreate() *cobra.Command {
 	var filter []string
-	var from, ack, ackWait, description string
+	var from, ack, ackWait, description, where, dead, key string
 	var inFlight, maxDeliver int
 	var ifNot bool
 	cmd := &cobra.Command{
@@ -129,6 +129,14 @@ func (a *app) consumerCreate() *cobra.Command {
 		cfg := p.position.Apply(client.ConsumerConfig{Durable: args[1], Name: args[1], Description: description, MaxAckPending: inFlight, MaxDeliver: maxDeliver, FilterSubjects: filter})
 		if len(filter) == 1 {
 			cfg.FilterSubject, cfg.FilterSubjects = filter[0], nil
+		}
+		for name, value := range map[string]string{"herald.where": where, "herald.dlq.subject": dead, "herald.key": key} {
+			if value != "" {
+				if cfg.Metadata == nil {
+					cfg.Metadata = map[string]string{}
+				}
+				cfg.Metadata[name] = value
+			}
 		}
 		if err := choose(ack, &cfg.AckPolicy); err != nil {
 			return usage(cmd, "--ack: %v", err)
@@ -169,6 +177,9 @@ func (a *app) consumerCreate() *cobra.Command {
 	fl.StringVar(&ackWait, "ack-wait", "", "time to acknowledge before a redelivery (30s)")
 	fl.IntVar(&inFlight, "max-in-flight", 0, "unacknowledged messages at once (1000)")
 	fl.IntVar(&maxDeliver, "max-deliver", 0, "deliveries of one message (no limit)")
+	fl.StringVar(&where, "where", "", "only messages that this condition holds for")
+	fl.StringVar(&dead, "dead-letters", "", "subject for messages that are given up (see pubsub dlq)")
+	fl.StringVar(&key, "key", "", "at most one message of each key at a time: header:NAME, json:/pointer, token:N")
 	fl.StringVar(&description, "description", "", "what it is for")
 	fl.BoolVar(&ifNot, "if-not-exists", false, "leave a consumer of that name as it is")
 	_ = cmd.RegisterFlagCompletionFunc("ack", fixed("explicit", "all", "none"))

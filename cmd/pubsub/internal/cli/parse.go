@@ -94,7 +94,7 @@ type place struct {
 	time     time.Time // of --to
 }
 
-const placeHelp = "start, end, new, last, a sequence (100), the last N (-10), or a time (@2026-11-30, @15m for 15 minutes ago)"
+const placeHelp = "start, end, new, last, a sequence (100), the last N (-10), or a time (@2026-11-30; @15m or -15m for 15 minutes ago)"
 
 // parsePlace reads rpk's grammar of places.
 func parsePlace(s string, now time.Time) (place, error) {
@@ -113,6 +113,10 @@ func parsePlace(s string, now time.Time) (place, error) {
 		return place{position: client.Since(t), time: t}, err
 	}
 	if rest, ok := strings.CutPrefix(s, "-"); ok {
+		if d, err := parseDuration(rest); err == nil && d > 0 && !digits(rest) {
+			t := now.Add(-d)
+			return place{position: client.Since(t), time: t}, nil
+		}
 		n, err := strconv.ParseUint(rest, 10, 64)
 		if err != nil || n == 0 {
 			return place{}, fmt.Errorf("%q is not a place: %s", s, placeHelp)
@@ -125,6 +129,8 @@ func parsePlace(s string, now time.Time) (place, error) {
 	}
 	return place{position: client.At(n), sequence: n}, nil
 }
+
+func digits(s string) bool { return strings.Trim(s, "0123456789") == "" }
 
 // parseHeaders reads "Name: value" flags; a name may repeat.
 func parseHeaders(flags []string) (client.Header, error) {

@@ -26,6 +26,7 @@ type pubFlags struct {
 	expand   bool
 	file     string
 	ttl      string
+	later    later
 }
 
 func (a *app) pubCommand() *cobra.Command {
@@ -40,10 +41,14 @@ headers, as "pubsub sub -o ndjson" prints them (SUBJECT, when given, wins).
 With --durable it returns after the broker has stored every message on a majority
 of its disks, and the topic that captures the subject is created when there is
 none (--no-create refuses instead). Repeating a publish under the same --id stores
-it once.`,
+it once.
+
+With --delay, --at or --every the broker stores the message as a schedule and
+publishes it later; pubsub schedule lists and removes schedules.`,
 		Example: `  pubsub pub orders.1 '{"n":1}' -H 'Trace: abc'
   pubsub pub --durable orders.new --expand '{{.Count}}' --count 1000
-  pubsub sub 'orders.>' -o ndjson --count 10 | pubsub pub -i ndjson`,
+  pubsub sub 'orders.>' -o ndjson --count 10 | pubsub pub -i ndjson
+  pubsub pub reminders.1 'call back' --delay 15m`,
 		Args:              args(0, 2, "SUBJECT [BODY]"),
 		ValidArgsFunction: a.completeSubjects,
 		RunE:              func(cmd *cobra.Command, args []string) error { return a.pub(cmd, args, f) },
@@ -61,6 +66,7 @@ it once.`,
 	fl.BoolVarP(&f.expand, "expand", "e", false, expandHelp)
 	fl.StringVarP(&f.file, "file", "f", "", "file to read instead of standard input")
 	fl.StringVar(&f.ttl, "ttl", "", "let stored messages expire after this long (topics that allow it)")
+	f.later.add(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("input", fixed("body", "lines", "ndjson"))
 	_ = cmd.RegisterFlagCompletionFunc("topic", a.completeTopics)
 	return a.changes(cmd)
@@ -72,6 +78,9 @@ func (a *app) pub(cmd *cobra.Command, args []string, f pubFlags) error {
 		return err
 	}
 	defer closeInput()
+	if f.later.set() {
+		return a.postpone(cmd, next, f)
+	}
 	options, err := pubOptions(f)
 	if err != nil {
 		return usage(cmd, "%v", err)

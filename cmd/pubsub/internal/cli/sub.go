@@ -17,6 +17,7 @@ import (
 type subFlags struct {
 	queue          string
 	where          string
+	dead, key      string
 	durable        bool
 	name           string
 	topic          string
@@ -61,6 +62,8 @@ With --wait it gives up when no message came for that long: exit code 5.`,
 	fl.StringVar(&f.queue, "queue", "", "share live messages with the members of this group")
 	fl.BoolVarP(&f.durable, "durable", "d", false, "read from the topic")
 	fl.StringVar(&f.name, "name", "", "read as this named reader and acknowledge")
+	fl.StringVar(&f.dead, "dead-letters", "", "a new named reader's subject for messages that are given up (see pubsub dlq)")
+	fl.StringVar(&f.key, "key", "", "a new named reader's key: at most one message of each at a time")
 	fl.StringVar(&f.topic, "topic", "", "read from this topic")
 	fl.BoolVar(&f.all, "all", false, "from the first stored message (--from start)")
 	fl.BoolVar(&f.last, "last", false, "from the last stored message (--from last)")
@@ -149,6 +152,9 @@ func (f subFlags) reading(cmd *cobra.Command, now time.Time) (reading, error) {
 		if r.to != nil || f.name != "" {
 			r.from.position = client.First()
 		}
+	}
+	if f.name == "" && (f.dead != "" || f.key != "") {
+		return r, usage(cmd, "--dead-letters and --key are for a named reader: give it a --name")
 	}
 	if r.stored && f.queue != "" {
 		return r, usage(cmd, "--queue is for live messages; stored ones are shared by the readers of one --name")
@@ -261,7 +267,7 @@ func (a *app) storedOptions(ctx context.Context, subject string, f subFlags, r *
 	}
 	options := []client.SubscribeOption{client.InTopic(topic), client.From(r.from.position), client.Where(f.where)}
 	if f.name != "" {
-		options = append(options, client.Durable(f.name), client.ManualAck(), client.AckWait(f.ackWait), client.MaxInFlight(f.inFlight))
+		options = append(options, client.Durable(f.name), client.ManualAck(), client.AckWait(f.ackWait), client.MaxInFlight(f.inFlight), client.DeadLetters(f.dead), client.ByKey(f.key))
 	}
 	if f.headersOnly {
 		options = append(options, client.HeadersOnly())

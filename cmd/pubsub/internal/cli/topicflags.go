@@ -21,6 +21,7 @@ type topicFlags struct {
 	replicas                                     int
 	retention, discard, storage                  string
 	allowTTL, allowRollup, denyDelete, denyPurge bool
+	schedules                                    bool
 }
 
 func (f *topicFlags) add(cmd *cobra.Command) {
@@ -39,6 +40,7 @@ func (f *topicFlags) add(cmd *cobra.Command) {
 	fl.StringVar(&f.storage, "storage", "file", "file or memory")
 	fl.BoolVar(&f.allowTTL, "allow-ttl", false, "messages may carry their own lifetime")
 	fl.BoolVar(&f.allowRollup, "allow-rollup", false, "a message may replace the older ones")
+	fl.BoolVar(&f.schedules, "schedules", false, "take messages to be published later (pub --delay); for good")
 	fl.BoolVar(&f.denyDelete, "deny-delete", false, "single messages can't be deleted")
 	fl.BoolVar(&f.denyPurge, "deny-purge", false, "it can't be purged")
 	fl.StringSliceVar(&f.metadata, "metadata", nil, "key=value, repeatable")
@@ -90,6 +92,12 @@ func (f *topicFlags) apply(cmd *cobra.Command, cfg *client.TopicConfig) error {
 		if err := row.set(); err != nil {
 			return usage(cmd, "--%s: %v", row.flag, err)
 		}
+	}
+	if f.schedules {
+		if len(cfg.Subjects) == 0 {
+			cfg.Subjects = []string{cfg.Name + ".>"}
+		}
+		withSchedules(cfg)
 	}
 	return nil
 }

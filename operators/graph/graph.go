@@ -108,7 +108,9 @@ type Input struct {
 	Subjects []string // filters; none: everything
 	From     From
 	Decode   func(m *topics.Message) (value.Value, error)
-	Where    *expr.Program // nil: everything
+	// Write makes a payload that Decode reads, for examples; nil: it is JSON.
+	Write func(v value.Value) ([]byte, error)
+	Where *expr.Program // nil: everything
 	// EventTime finds the record's time; nil: when it was stored.
 	EventTime func(r *stream.Record, clock stream.Time) (stream.Time, error)
 	Policy    Policy // for what can't be decoded
@@ -149,6 +151,8 @@ type Sink struct {
 	Create *topics.Config
 	// Encode makes the message. An error is the record's, with the sink's policy.
 	Encode func(r *stream.Record) (Out, error)
+	// Read reads a payload that Encode made, for examples; nil: it is JSON.
+	Read   func(payload []byte) (value.Value, error)
 	Policy Policy
 }
 

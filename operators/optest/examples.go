@@ -31,10 +31,16 @@ func Examples(s *spec.Spec, g *graph.Graph) []Outcome {
 		var records []Record
 		for _, r := range t.Input {
 			rec := Record{Input: r.Input, Subject: r.Subject, Pass: r.Pass}
-			if !r.Payload.IsNull() {
-				rec.Payload = value.AppendJSON(nil, r.Payload)
+			if !r.Payload.IsNull() && out.Err == nil {
+				if rec.Payload, out.Err = Payload(g, r.Input, value.AppendJSON(nil, r.Payload)); out.Err != nil {
+					out.Err = fmt.Errorf("record %d is not one of %s: %w", len(records)+1, r.Input, out.Err)
+				}
 			}
 			records = append(records, rec)
+		}
+		if out.Err != nil {
+			all = append(all, out)
+			continue
 		}
 		result, err := Run(g, Options{Clock: t.Clock}, records...)
 		if err != nil {
@@ -72,14 +78,7 @@ func known(g *graph.Graph, sink string) bool {
 func Diff(want []value.Value, got []Message) string {
 	have := make([]value.Value, len(got))
 	for i := range got {
-		if len(got[i].Payload) == 0 {
-			continue
-		}
-		v, err := value.Parse(got[i].Payload, value.Options{})
-		if err != nil {
-			v = value.OfString(string(got[i].Payload))
-		}
-		have[i] = v
+		have[i] = got[i].Value()
 	}
 	// common[i][j] is how long the longest common sequence of want[i:] and have[j:] is.
 	common := make([][]int32, len(want)+1)

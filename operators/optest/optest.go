@@ -20,6 +20,7 @@ import (
 	"github.com/heraldmq/herald/operators/state"
 	"github.com/heraldmq/herald/operators/stream"
 	"github.com/heraldmq/herald/topics"
+	"github.com/heraldmq/herald/topics/value"
 )
 
 // Record is a message of an input.
@@ -51,6 +52,50 @@ type Message struct {
 	Subject string // "": the topic's own
 	Header  []byte
 	Payload []byte
+
+	read func(payload []byte) (value.Value, error) // nil: it is JSON
+}
+
+// Payload makes a payload of an input from JSON, as the input's codec has it.
+func Payload(g *graph.Graph, input string, json []byte) ([]byte, error) {
+	i := slices.IndexFunc(g.Inputs, func(in graph.Input) bool { return in.Name == input })
+	if i < 0 || g.Inputs[i].Write == nil || len(json) == 0 {
+		return json, nil
+	}
+	v, err := value.Parse(json, value.Options{Decimals: true})
+	if err != nil {
+		return nil, err
+	}
+	return g.Inputs[i].Write(v)
+}
+
+// Text returns the payload, as JSON where its codec has a schema.
+func (m *Message) Text() []byte {
+	if m.read == nil || len(m.Payload) == 0 {
+		return m.Payload
+	}
+	return value.AppendJSON(nil, m.Value())
+}
+
+// Value returns what the message says, as JSON has it: a timestamp is a string. A
+// tombstone is null, and what is not JSON a string.
+func (m *Message) Value() value.Value {
+	if len(m.Payload) == 0 {
+		return value.Value{}
+	}
+	text := m.Payload
+	if m.read != nil {
+		v, err := m.read(m.Payload)
+		if err != nil {
+			return value.OfString(err.Error())
+		}
+		text = value.AppendJSON(nil, v)
+	}
+	v, err := value.Parse(text, value.Options{})
+	if err != nil {
+		return value.OfString(string(text))
+	}
+	return v
 }
 
 // Result is everything that came out, in order.
@@ -156,7 +201,7 @@ func (r *runner) step(batch []engine.Arrival, waiting bool) (taken int, err erro
 	s, taken, err := r.i.Run(engine.Batch{Clock: r.clock, Arrivals: batch, Waiting: func(int) bool { return waiting }})
 	if s != nil {
 		for _, o := range s.Outputs {
-			r.result.Messages = append(r.result.Messages, Message{r.g.Sinks[o.Sink].Name, o.Subject, o.Header, o.Payload})
+			r.result.Messages = append(r.result.Messages, Message{r.g.Sinks[o.Sink].Name, o.Subject, o.Header, o.Payload, r.g.Sinks[o.Sink].Read})
 		}
 		if err := r.i.Commit(s.Seq); err != nil {
 			return taken, err

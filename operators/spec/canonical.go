@@ -223,6 +223,10 @@ func (o *builder) errors(name string, e *Errors) {
 }
 
 func (o *builder) codec(c Codec) {
+	if c.Schema.Format != "" {
+		o.value("codec", c.Schema.Codec())
+		return
+	}
 	if !c.Decimals {
 		o.text("codec", c.Kind)
 		return

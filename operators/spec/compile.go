@@ -9,6 +9,7 @@ import (
 	"github.com/heraldmq/herald/operators/steps"
 	"github.com/heraldmq/herald/operators/stream"
 	"github.com/heraldmq/herald/topics/expr"
+	"github.com/heraldmq/herald/topics/schema"
 )
 
 // Options are what a file may refer to, and what went before.
@@ -29,8 +30,9 @@ type compiler struct {
 	outs map[string]*outlet // by name of an input, a step, a branch, a side output
 	ids  map[uint16]bool
 
-	events   map[int]*expr.Program // what finds an input's event time
-	encoders map[int]*encoder      // by sink
+	events   map[int]*expr.Program     // what finds an input's event time
+	encoders map[int]*encoder          // by sink
+	schemas  map[string]*schema.Schema // by digest
 }
 
 // outlet is something records can be taken from, and what is known of them.
@@ -56,7 +58,7 @@ func Compile(s *Spec, o Options) (*graph.Graph, Problems, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	c := &compiler{reporter: reporter{file: s.File}, s: s, o: o, env: env, outs: map[string]*outlet{}, ids: map[uint16]bool{}, events: map[int]*expr.Program{}, encoders: map[int]*encoder{}}
+	c := &compiler{reporter: reporter{file: s.File}, s: s, o: o, env: env, outs: map[string]*outlet{}, ids: map[uint16]bool{}, events: map[int]*expr.Program{}, encoders: map[int]*encoder{}, schemas: map[string]*schema.Schema{}}
 	c.g = &graph.Graph{
 		Name: s.Operator.Text, Version: s.Version, Summary: s.Summary,
 		Time:       eventtime.Config{Disorder: durationOr(s.Time.Disorder, 0), IdleAfter: durationOr(s.Time.IdleAfter, 0), MaxFuture: durationOr(s.Time.MaxFuture, 0)},
@@ -86,6 +88,24 @@ func Compile(s *Spec, o Options) (*graph.Graph, Problems, error) {
 	}
 	c.g.JSON, c.g.Digest = s.JSON(), s.Digest()
 	return c.g, c.all, nil
+}
+
+// schema compiles the schema of a codec that has one; those who have the same share it.
+func (c *compiler) schema(codec Codec) *schema.Schema {
+	if codec.Schema.Format == "" {
+		return nil
+	}
+	digest := codec.Schema.Digest()
+	if known := c.schemas[digest]; known != nil {
+		return known
+	}
+	s, err := schema.Compile(codec.Schema)
+	if err != nil {
+		c.problem(codec.At, "codec: %v", err)
+		return nil
+	}
+	c.schemas[digest] = s
+	return s
 }
 
 // nameMax is how long a name may be.

@@ -13,6 +13,7 @@ import (
 	"github.com/heraldmq/herald/operators/stream"
 	"github.com/heraldmq/herald/topics"
 	"github.com/heraldmq/herald/topics/expr"
+	"github.com/heraldmq/herald/topics/schema"
 	"github.com/heraldmq/herald/topics/value"
 )
 
@@ -23,6 +24,9 @@ func (c *compiler) inputs() {
 			Name: in.Name, Topic: in.Topic.Text, Subjects: in.Subjects,
 			From:   graph.From{New: in.From.New, Sequence: topics.Sequence(in.From.Sequence)},
 			Decode: decoder(in.Codec, nil), Policy: c.policy(in.OnError),
+		}
+		if s := c.schema(in.Codec); s != nil {
+			g.Decode, g.Write = bySchema(s), func(v value.Value) ([]byte, error) { return s.Append(nil, v) }
 		}
 		if !in.From.Time.IsZero() {
 			g.From.Time = stream.Time(in.From.Time.UnixNano())
@@ -96,6 +100,20 @@ func decoder(codec Codec, only []string) func(m *topics.Message) (value.Value, e
 			return value.Value{}, nil
 		}
 		return value.Parse(m.Payload, o)
+	}
+}
+
+// bySchema reads payloads that have one.
+func bySchema(s *schema.Schema) func(m *topics.Message) (value.Value, error) {
+	return func(m *topics.Message) (value.Value, error) {
+		if len(m.Payload) == 0 {
+			return value.Value{}, nil
+		}
+		v, err := s.Decode(m.Payload)
+		if err != nil {
+			return v, fmt.Errorf("the payload can't be read by the %s schema: %w", s.Format(), err)
+		}
+		return v, nil
 	}
 }
 
@@ -221,7 +239,7 @@ func (c *compiler) outputs() {
 			name, subject = o.Live.Text, o.Live
 			c.warn(o.Live.At, "the live output %s is kept by nobody: at most once after a failure", o.Live.Text)
 		}
-		enc := &encoder{changelog: from.changelog, codec: o.Codec.Kind}
+		enc := &encoder{changelog: from.changelog, codec: o.Codec.Kind, schema: c.schema(o.Codec)}
 		if subject.Set() {
 			enc.subject = c.template(subject, from)
 		}
@@ -237,7 +255,11 @@ func (c *compiler) outputs() {
 			}
 		}
 		c.encoders[len(c.g.Sinks)] = enc
-		c.g.Sinks = append(c.g.Sinks, graph.Sink{Name: name, Topic: o.Topic.Text, Create: c.create(o), Encode: enc.encode, Policy: c.policy(o.OnError)})
+		sink := graph.Sink{Name: name, Topic: o.Topic.Text, Create: c.create(o), Encode: enc.encode, Policy: c.policy(o.OnError)}
+		if enc.schema != nil {
+			sink.Read = enc.schema.Decode
+		}
+		c.g.Sinks = append(c.g.Sinks, sink)
 		from.connect(graph.ToSink(len(c.g.Sinks) - 1))
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/heraldmq/herald/operators/steps"
 	"github.com/heraldmq/herald/operators/stream"
 	"github.com/heraldmq/herald/topics/expr"
+	"github.com/heraldmq/herald/topics/schema"
 	"github.com/heraldmq/herald/topics/value"
 )
 
@@ -17,6 +18,7 @@ type encoder struct {
 	key       *expr.Program
 	headers   []steps.Named
 	codec     string
+	schema    *schema.Schema // of a codec that has one
 	changelog bool
 	pass      bool // the header block is passed on: it says why a record is there
 }
@@ -39,6 +41,8 @@ func (e *encoder) encode(r *stream.Record) (graph.Out, error) {
 		return out, nil // a tombstone
 	}
 	switch {
+	case e.schema != nil:
+		return e.bySchema(out, r)
 	case e.codec == "json" && r.Value.Source() != "":
 		out.Payload = []byte(r.Value.Source()) // as it came
 	case e.codec == "json":
@@ -49,6 +53,19 @@ func (e *encoder) encode(r *stream.Record) (graph.Out, error) {
 		out.Payload = []byte(plain(r.Value))
 	default:
 		return out, fmt.Errorf("the codec %s can't write a %s", e.codec, r.Value.Kind())
+	}
+	return out, nil
+}
+
+// bySchema adds the payload. An empty one says that a row is gone, so a record that has
+// nothing but defaults can't be one of a row.
+func (e *encoder) bySchema(out graph.Out, r *stream.Record) (graph.Out, error) {
+	var err error
+	if out.Payload, err = e.schema.Append(nil, r.Value); err != nil {
+		return out, fmt.Errorf("the record can't be written by the %s schema: %w", e.schema.Format(), err)
+	}
+	if len(out.Payload) == 0 && (e.changelog || e.key != nil) {
+		return out, fmt.Errorf("the record has only defaults, which %s writes as nothing, and an empty payload says that the row is gone", e.schema.Format())
 	}
 	return out, nil
 }

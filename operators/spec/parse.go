@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/heraldmq/herald/topics/schema"
 )
 
 // Parse reads an operator's file. file is its name, for problems. The error is Problems
@@ -167,15 +169,25 @@ func (d *reader) from(to *From) func(n *yaml.Node) {
 func (d *reader) codec(to *Codec) func(n *yaml.Node) {
 	return func(n *yaml.Node) {
 		to.At = at(n)
-		known := []string{"json", "text", "bytes", "avro", "protobuf"}
-		later := func(kind string) {
-			if kind == "avro" || kind == "protobuf" {
-				d.problem(at(n), "the codec %s is not available in this version; json, text and bytes are", kind)
-			}
-		}
 		if n.Kind != yaml.MappingNode {
-			d.choice(&to.Kind, "codec", known...)(n)
-			later(to.Kind)
+			switch n.Value {
+			case "avro":
+				d.problem(at(n), "the codec avro needs its schema: {avro: {type: record, …}}")
+			case "protobuf":
+				d.problem(at(n), "the codec protobuf needs its schema: {protobuf: 'syntax = …', message: NAME}")
+			case "advertised":
+				d.problem(at(n), "a codec is given with its schema, so that the operator means the same whatever is advertised: pubsub discover shows the advertised one")
+			default:
+				d.choice(&to.Kind, "codec", "json", "text", "bytes", "avro", "protobuf")(n)
+			}
+			return
+		}
+		if has(n, "avro") || has(n, "protobuf") {
+			src, err := schema.ReadCodec(d.data(n))
+			if err != nil {
+				d.problem(at(n), "codec: %v", err)
+			}
+			to.Kind, to.Schema = string(src.Format), src
 			return
 		}
 		to.Kind = "json"
@@ -186,9 +198,7 @@ func (d *reader) codec(to *Codec) func(n *yaml.Node) {
 					d.choice(&word, "numbers", "decimal", "double")(n)
 					to.Decimals = word == "decimal"
 				}})
-			}},
-			key{"avro", func(*yaml.Node) { later("avro") }},
-			key{"protobuf", func(*yaml.Node) { later("protobuf") }})
+			}})
 	}
 }
 

@@ -21,7 +21,7 @@ func (c *compiler) reads() {
 	for i := range c.g.Inputs {
 		in := &c.g.Inputs[i]
 		codec := c.s.Inputs[i].Codec
-		if codec.Kind == "text" || codec.Kind == "bytes" {
+		if codec.Kind != "json" {
 			continue
 		}
 		r := &reading{c: c, fields: map[string]bool{}, been: map[graph.Edge]bool{}}

@@ -15,6 +15,7 @@ package spec
 import (
 	"time"
 
+	"github.com/heraldmq/herald/topics/schema"
 	"github.com/heraldmq/herald/topics/value"
 )
 
@@ -116,8 +117,9 @@ type From struct {
 
 // Codec is how payloads are read or written.
 type Codec struct {
-	Kind     string // json | text | bytes
+	Kind     string // json | text | bytes | avro | protobuf
 	Decimals bool
+	Schema   schema.Source // of avro and protobuf
 	At       Pos
 }
 

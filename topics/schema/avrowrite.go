@@ -81,10 +81,11 @@ func (w *avroWriter) value(t *avroType, v value.Value, depth int) *Invalid {
 		}
 		return nil
 	case avroString:
-		if v.Kind() != value.String {
+		s, ok := text(v)
+		if !ok {
 			return misfit(v, "string")
 		}
-		w.counted(v.Str())
+		w.counted(s)
 		return nil
 	case avroBytes, avroFixed:
 		return w.bytes(t, v)
@@ -264,6 +265,17 @@ func instant(s string) (seconds, nanos int64, ok bool) {
 		}
 	}
 	return t.Unix(), int64(t.Nanosecond()), t.Year() >= 1
+}
+
+// text is a string, or a timestamp or duration as JSON has it.
+func text(v value.Value) (string, bool) {
+	switch v.Kind() {
+	case value.String:
+		return v.Str(), true
+	case value.Time, value.Duration:
+		return strings.Trim(v.String(), `"`), true
+	}
+	return "", false
 }
 
 // double is a number as a double: an int only where that holds it.

@@ -175,10 +175,11 @@ func appendScalar(dst []byte, d *protoField, v value.Value) (out []byte, zero bo
 		}
 		return protowire.AppendVarint(dst, protowire.EncodeBool(v.Bool())), !v.Bool(), nil
 	case protoreflect.StringKind:
-		if v.Kind() != value.String {
+		s, ok := text(v)
+		if !ok {
 			return dst, false, misfit(v, "string")
 		}
-		return protowire.AppendString(dst, v.Str()), v.Str() == "", nil
+		return protowire.AppendString(dst, s), s == "", nil
 	case protoreflect.BytesKind:
 		if v.Kind() != value.Bytes {
 			return dst, false, misfit(v, "bytes")

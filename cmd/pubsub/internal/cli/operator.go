@@ -206,7 +206,11 @@ func (a *app) testFiles(cmd *cobra.Command, g *graph.Graph, inputs, expected []s
 			return usage(cmd, "--input is INPUT=FILE, not %q", flag)
 		}
 		err := eachLine(path, func(line []byte) error {
-			records = append(records, optest.Record{Input: name, Payload: line})
+			payload, err := optest.Payload(g, name, line)
+			if err != nil {
+				return fmt.Errorf("line %d of %s is not one of %s: %w", len(records)+1, path, name, err)
+			}
+			records = append(records, optest.Record{Input: name, Payload: payload})
 			return nil
 		})
 		if err != nil {
@@ -219,7 +223,7 @@ func (a *app) testFiles(cmd *cobra.Command, g *graph.Graph, inputs, expected []s
 	}
 	if len(expected) == 0 {
 		for _, m := range result.Messages {
-			fmt.Fprintf(a.env.Out, "%s\t%s\t%s\n", m.Sink, m.Subject, m.Payload)
+			fmt.Fprintf(a.env.Out, "%s\t%s\t%s\n", m.Sink, m.Subject, m.Text())
 		}
 		return nil
 	}

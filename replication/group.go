@@ -116,6 +116,9 @@ func (g *Group) LastIndex() topics.Index { return topics.Index(g.raft.LastIndex(
 // Committed returns the last index known to be committed.
 func (g *Group) Committed() topics.Index { return topics.Index(g.raft.CommitIndex()) }
 
+// Applied returns the last index that has been applied here.
+func (g *Group) Applied() topics.Index { return topics.Index(g.applied.Load()) }
+
 // Entry returns an entry's data if it is still in memory. It is shared: it must
 // not be changed, and stays valid for as long as it is referenced.
 func (g *Group) Entry(i topics.Index) ([]byte, bool) {

@@ -1,12 +1,9 @@
 package jetstream
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"sync"
-	"time"
 
 	"github.com/heraldmq/herald/broker/jsapi"
 	"github.com/heraldmq/herald/broker/state"
@@ -18,7 +15,6 @@ const (
 	callStreams   = "js.streams"   // what streams hold that the other node leads
 	callUsage     = "js.usage"     // what an account holds in them
 	callFit       = "js.fit"       // whether a stream's consumers allow other limits
-	callSeen      = "js.seen"      // to answer when a change of a stream has arrived
 	callCatalogue = "js.catalogue" // how far the catalogue is, of its leader
 )
 
@@ -30,7 +26,7 @@ func (s *Service) answerPeers() {
 	handle(s, callStreams, s.onStreams)
 	handle(s, callUsage, s.onUsage)
 	handle(s, callFit, s.onFit)
-	handle(s, callSeen, s.onSeen)
+	s.o.Peers.Handle(callAbreast, s.onAbreast)
 }
 
 // handle answers a method whose request and answer are JSON.
@@ -208,70 +204,6 @@ func (s *Service) fits(ctx context.Context, t *state.Topic, next *topics.Config)
 	return nil
 }
 
-type seenQuery struct {
-	ID     topics.TopicID  `json:"id"`
-	Config json.RawMessage `json:"config,omitempty"` // none: it is gone
-}
-
-// onSeen answers when this node has a stream as the query says, or the caller
-// doesn't wait any longer.
-func (s *Service) onSeen(ctx context.Context, q seenQuery) (bool, error) {
-	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
-		t, ok := s.o.State.TopicByID(q.ID)
-		switch {
-		case len(q.Config) == 0 && !ok:
-			return true, nil
-		case ok && len(q.Config) > 0:
-			if b, err := json.Marshal(t.Config()); err == nil && bytes.Equal(b, q.Config) {
-				return true, nil
-			}
-		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return false, nil
-		case <-s.ctx.Done():
-			timer.Stop()
-			return false, nil
-		}
-	}
-}
-
-// seen waits until the other nodes know of a change of a stream, so that what a
-// client publishes behind the answer is captured wherever it is connected: the node
-// of the one that asked for it is waited for, the others for a moment.
-func (s *Service) seen(t *state.Topic, gone bool, asker string) {
-	if !s.clustered() {
-		return
-	}
-	q := seenQuery{ID: t.ID()}
-	if !gone {
-		b, err := json.Marshal(t.Config())
-		if err != nil {
-			return
-		}
-		q.Config = b
-	}
-	var wait sync.WaitGroup
-	for _, node := range s.o.Peers.Nodes() {
-		if node == s.o.Peers.Name() {
-			continue
-		}
-		patience := seenElsewhere
-		if node == asker {
-			patience = seenPatience
-		}
-		wait.Go(func() {
-			ctx, cancel := context.WithTimeout(s.ctx, patience)
-			defer cancel()
-			_, _ = call[seenQuery, bool](ctx, s, node, callSeen, q)
-		})
-	}
-	wait.Wait()
-}
-
 // Seen is what other rooms call after they have changed a stream: it waits until the
 // other nodes know, first of all the one that asked.
-func (s *Service) Seen(t *state.Topic, asker string) { s.seen(t, false, asker) }
+func (s *Service) Seen(t *state.Topic, asker string) { s.seen(t.Group().ID(), asker) }

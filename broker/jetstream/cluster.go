@@ -26,6 +26,11 @@ type Cluster interface {
 	// Linearize waits until this node has applied what anybody may have been told
 	// of a group's state. For the catalogue it works on any node, else on the leader.
 	Linearize(ctx context.Context, g topics.GroupID) error
+	// Reached is how far this node's replica of a group is; where it has none, a number
+	// that makes Reach ask the leader.
+	Reached(g topics.GroupID) topics.Index
+	// Reach waits until this node's replica of a group, if it has one, is as far.
+	Reach(ctx context.Context, g topics.GroupID, i topics.Index) error
 	// Transfer hands the lead of a group over, "" to whom suits best. Leader only.
 	Transfer(ctx context.Context, g topics.GroupID, to string) error
 

@@ -74,6 +74,16 @@ func (c *fakeCluster) Linearize(_ context.Context, g topics.GroupID) error {
 	return nil
 }
 
+func (c *fakeCluster) Reached(g topics.GroupID) topics.Index { return topics.Index(10 + g) }
+
+func (c *fakeCluster) Reach(ctx context.Context, g topics.GroupID, i topics.Index) error {
+	if i <= c.Reached(g) {
+		return nil
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
 func (c *fakeCluster) Transfer(_ context.Context, g topics.GroupID, to string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,7 +1,9 @@
 package jetstream
 
 import (
+	"context"
 	"crypto/rand"
+	"errors"
 	"time"
 
 	"github.com/heraldmq/herald/broker/jsapi"
@@ -23,7 +25,7 @@ func (r *request) consumerCreate() (any, error) {
 	if f := r.nameConsumer(&req.Config); f != nil {
 		return nil, f
 	}
-	t, err := r.topic()
+	t, err := r.topicLed()
 	if err != nil {
 		return nil, err
 	}
@@ -108,22 +110,28 @@ func (r *request) putConsumer(t *state.Topic, req *jsapi.ConsumerRequest) error 
 	ctx, cancel := r.wait()
 	defer cancel()
 	st := r.api.s.o.State
-	old := t.Data().Consumer(r.name)
-	if f := checkAmongOthers(&req.Config, t.Config(), otherConsumers(t, r.name)); f != nil {
-		return f
+	if t.Data().ConsumerID(r.name) == 0 && req.Action != jsapi.ActionUpdate {
+		// As far as this node knows it is new. If it is not, it will be told.
+		err := r.newConsumer(ctx, t, req)
+		if !errors.Is(err, jsapi.ErrConsumerAlreadyExists) {
+			return err
+		}
 	}
+	if err := r.api.s.linearize(ctx, t); err != nil {
+		return err
+	}
+	if t.Data() == nil {
+		return replication.ErrNotLeader
+	}
+	old := t.Data().Consumer(r.name)
 	if old == nil {
 		if req.Action == jsapi.ActionUpdate {
 			return jsapi.ErrConsumerDoesNotExist
 		}
-		if req.Config.IsPush() {
-			r.after = append(r.after, r.api.s.hold(t.ID(), r.name))
-		}
-		if _, err := st.CreateConsumer(ctx, t, r.name, req.Config); err != nil {
-			return err
-		}
-		r.consumerAction(jsapi.ActionCreated)
-		return nil
+		return r.newConsumer(ctx, t, req)
+	}
+	if f := checkAmongOthers(&req.Config, t.Config(), otherConsumers(t, r.name)); f != nil {
+		return f
 	}
 	now := old.Config()
 	same := sameConsumer(now, req.Config)
@@ -148,6 +156,21 @@ func (r *request) putConsumer(t *state.Topic, req *jsapi.ConsumerRequest) error 
 	}
 	req.Config.PauseUntil = now.PauseUntil // only CONSUMER.PAUSE changes it
 	return st.UpdateConsumer(ctx, t, r.name, req.Config)
+}
+
+// newConsumer creates the consumer.
+func (r *request) newConsumer(ctx context.Context, t *state.Topic, req *jsapi.ConsumerRequest) error {
+	if f := checkAmongOthers(&req.Config, t.Config(), otherConsumers(t, r.name)); f != nil {
+		return f
+	}
+	if req.Config.IsPush() && len(r.after) == 0 {
+		r.after = append(r.after, r.api.s.hold(t.ID(), r.name))
+	}
+	if _, err := r.api.s.o.State.CreateConsumer(ctx, t, r.name, req.Config); err != nil {
+		return err
+	}
+	r.consumerAction(jsapi.ActionCreated)
+	return nil
 }
 
 // otherConsumers returns the configs that rules among a work queue's consumers

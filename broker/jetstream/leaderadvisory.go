@@ -20,12 +20,13 @@ func (s *Service) Leads(g topics.GroupID) {
 }
 
 // beside runs something that Close waits for.
-func (s *Service) beside(run func()) {
+func (s *Service) beside(run func()) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.closed {
 		s.moving.Go(run)
 	}
+	return !s.closed
 }
 
 // lostPatience is how long a group has no leader before it is told that its quorum is

@@ -147,21 +147,15 @@ func (c *Nodes) Linearize(ctx context.Context, g topics.GroupID) error {
 	if len(b) != 8 {
 		return errors.New("how far the catalogue is: a bad answer")
 	}
-	return c.applied(ctx, topics.Index(binary.LittleEndian.Uint64(b)))
+	return c.state.Reach(ctx, g, topics.Index(binary.LittleEndian.Uint64(b)))
 }
 
-// applied waits until this node has applied group 0 up to i.
-func (c *Nodes) applied(ctx context.Context, i topics.Index) error {
-	for pause := 200 * time.Microsecond; c.state.CatalogueStats().Applied < i; pause = min(2*pause, 10*time.Millisecond) {
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return fmt.Errorf("the catalogue here is behind: %w", context.Cause(ctx))
-		}
-	}
-	return nil
+// Reached implements Cluster.
+func (c *Nodes) Reached(g topics.GroupID) topics.Index { return c.state.Reached(g) }
+
+// Reach implements Cluster.
+func (c *Nodes) Reach(ctx context.Context, g topics.GroupID, i topics.Index) error {
+	return c.state.Reach(ctx, g, i)
 }
 
 // onCatalogue tells how far the catalogue is.
@@ -169,7 +163,7 @@ func (c *Nodes) onCatalogue(ctx context.Context, _ string, _ []byte) ([]byte, er
 	if err := c.state.LinearizeCatalogue(ctx); err != nil {
 		return nil, err
 	}
-	return binary.LittleEndian.AppendUint64(nil, uint64(c.state.CatalogueStats().Applied)), nil
+	return binary.LittleEndian.AppendUint64(nil, uint64(c.state.Reached(topics.CatalogueGroup))), nil
 }
 
 // Transfer implements Cluster.

@@ -181,6 +181,19 @@ func (r *request) topic() (*state.Topic, error) {
 	return t, nil
 }
 
+// topicLed finds the stream the subject names where it can be changed, without asking
+// whether this node still leads it: whoever proposes something is told.
+func (r *request) topicLed() (*state.Topic, error) {
+	t, ok := r.api.topic(r.stream)
+	switch {
+	case !ok:
+		return nil, jsapi.ErrStreamNotFound
+	case t.Data() == nil:
+		return nil, replication.ErrNotLeader
+	}
+	return t, nil
+}
+
 // topicAsked reads the request's body and then finds the stream its subject
 // names: bad JSON is told before a stream that isn't there.
 func (r *request) topicAsked(body any) (*state.Topic, error) {

@@ -97,6 +97,7 @@ type Service struct {
 	// waiting is what waits for somebody to lead.
 	waiting *waiting
 	leaders leaders
+	abreast abreast
 
 	ctx  context.Context // ends at Close; of requests that wait for a commit
 	stop context.CancelFunc
@@ -119,6 +120,7 @@ type Service struct {
 func New(o Options) *Service {
 	s := &Service{o: o.withDefaults(), accounts: make(map[string]*accountAPI), gates: make(map[gateKey]*gate), seed: maphash.MakeSeed()}
 	s.ctx, s.stop = context.WithCancel(context.Background())
+	s.abreast.s = s
 	s.queue = newQueue(s.o.Workers, s.o.QueueLimit)
 	s.waiting = newWaiting(s.led)
 	if s.o.Peers != nil {

@@ -36,7 +36,7 @@ func (r *request) streamCreate() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.api.s.seen(t, false, r.msg.Forwarded)
+	r.api.s.seen(t.Group().ID(), r.msg.Forwarded)
 	if created {
 		r.streamAction(jsapi.ActionCreated)
 	}
@@ -114,7 +114,7 @@ func (r *request) streamUpdate() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.api.s.seen(t, false, r.msg.Forwarded)
+	r.api.s.seen(t.Group().ID(), r.msg.Forwarded)
 	r.streamAction(jsapi.ActionModified)
 	return &jsapi.StreamCreateReply{Reply: r.head(), StreamInfo: r.api.s.changed(t)}, nil
 }
@@ -154,7 +154,7 @@ func (r *request) streamDelete() (any, error) {
 	if err := r.api.s.o.State.DeleteTopic(ctx, r.api.name, r.stream); err != nil {
 		return nil, err
 	}
-	r.api.s.seen(t, true, r.msg.Forwarded)
+	r.api.s.seen(t.Group().ID(), r.msg.Forwarded)
 	r.streamAction(jsapi.ActionDeleted)
 	return &jsapi.SuccessReply{Reply: r.head(), Success: true}, nil
 }

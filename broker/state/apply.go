@@ -168,7 +168,7 @@ func (m *dataMachine) applyConsumer(kind topics.RecordKind, b *body) (any, error
 	name := b.text()
 	var cfg topics.ConsumerConfig
 	if kind == topics.RecordConsumerCreate || kind == topics.RecordConsumerUpdate {
-		b.config(&cfg)
+		b.consumerConfig(&cfg)
 	}
 	if err := b.err(kind); err != nil {
 		return nil, err

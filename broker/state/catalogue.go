@@ -67,18 +67,20 @@ func (m *catalogueMachine) refilled() {
 // Applied returns 0: everything is in the snapshot and the log.
 func (m *catalogueMachine) Applied() topics.Index { return 0 }
 
-// Apply applies committed commands; each result is a catalogue.Result.
+// Apply applies committed entries; what each gave is a []catalogue.Result.
 func (m *catalogueMachine) Apply(entries []replication.Entry) []any {
 	out := make([]any, len(entries))
 	for i := range entries {
-		r, served, err := m.applyOne(entries[i].Index, entries[i].Data)
+		all, served, err := m.applyEntry(entries[i].Index, entries[i].Data)
 		if err != nil {
 			m.fatal(fmt.Errorf("apply entry %d of the catalogue: %w", entries[i].Index, err))
 			return out
 		}
-		out[i] = r
-		if served {
-			m.tell(&r)
+		out[i] = all
+		for n := range all {
+			if served {
+				m.tell(&all[n])
+			}
 		}
 	}
 	return out
@@ -99,18 +101,23 @@ func (m *catalogueMachine) tell(r *catalogue.Result) {
 	}
 }
 
-func (m *catalogueMachine) applyOne(i topics.Index, entry []byte) (r catalogue.Result, served bool, err error) {
-	cmd, err := catalogue.DecodeCommand(entry)
+func (m *catalogueMachine) applyEntry(i topics.Index, entry []byte) (all []catalogue.Result, served bool, err error) {
+	commands, err := catalogue.DecodeEntry(entry)
 	if err != nil {
-		return r, false, err
+		return nil, false, err
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	r, err = m.filling().Apply(cmd)
-	if r.Mark {
-		m.mark(i)
+	all = make([]catalogue.Result, len(commands))
+	for n, cmd := range commands {
+		if all[n], err = m.filling().Apply(cmd); err != nil {
+			return nil, false, err
+		}
+		if all[n].Mark {
+			m.mark(i)
+		}
 	}
-	return r, m.next == nil, err
+	return all, m.next == nil, nil
 }
 
 // Snapshot returns the catalogue as it is now.

@@ -1,7 +1,6 @@
 package state
 
 import (
-	"encoding/json"
 	"fmt"
 
 	"github.com/heraldmq/herald/replication"
@@ -13,11 +12,11 @@ var _ replication.Marked = (*catalogueMachine)(nil)
 
 // Marker implements replication.Marked. All markers of the catalogue are full ones.
 func (m *catalogueMachine) Marker(bool) []byte {
-	b, err := json.Marshal(&catalogue.Command{Op: catalogue.OpMark})
+	b, err := (&catalogue.Command{Op: catalogue.OpMark}).Encode()
 	if err != nil {
 		m.fatal(fmt.Errorf("encode a marker: %w", err)) // plain data always encodes
 	}
-	return b
+	return catalogue.AppendEntry(nil, 0, [][]byte{b})
 }
 
 // OnMark implements replication.Marked.

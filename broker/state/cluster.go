@@ -44,6 +44,7 @@ type cluster struct {
 	pieces      pieces        // of messages that other nodes forward
 	returning   sync.Map      // pieceKey: what comes is sent back, until a mark
 	asking      chan struct{} // a slot for each Submit on its way to another node
+	askers      askers
 	why         atomic.Pointer[string]
 	metaOK      atomic.Bool // group 0 has been caught up once
 	metaRun     tenancy     // what works on group 0's log; of the cluster's goroutine

@@ -18,49 +18,27 @@ import (
 // result; on return this node's catalogue has it. When ctx ends first the outcome is
 // not known.
 func (s *State) decide(ctx context.Context, cmd *catalogue.Command) (catalogue.Result, error) {
+	r, _, err := s.decideAbout(ctx, cmd)
+	return r, err
+}
+
+// decideAbout is decide; here tells that this node led group 0 when it was decided, and
+// has had the data group carry out what was decided about a topic.
+func (s *State) decideAbout(ctx context.Context, cmd *catalogue.Command) (r catalogue.Result, here bool, err error) {
 	if s.cl != nil {
 		return s.cl.decide(ctx, cmd)
 	}
-	r, _, err := s.decideHere(ctx, cmd)
-	return r, err
+	r, _, err = s.decideHere(ctx, cmd)
+	return r, true, err
 }
 
 // decideHere is decide where this node leads group 0. The index is the command's.
 func (s *State) decideHere(ctx context.Context, cmd *catalogue.Command) (catalogue.Result, topics.Index, error) {
-	p, err := s.propose(cmd)
-	if err != nil {
+	o, err := s.orders.give(ctx, cmd)
+	if o == nil {
 		return catalogue.Result{}, 0, err
 	}
-	select {
-	case <-p.Done():
-	case <-ctx.Done():
-		return catalogue.Result{}, 0, fmt.Errorf("%s: %w: %w", cmd.Op, ErrUnknown, context.Cause(ctx))
-	}
-	i, result, err := p.Result()
-	if err != nil {
-		return catalogue.Result{}, 0, outcome(err)
-	}
-	r, ok := result.(catalogue.Result)
-	if !ok {
-		return catalogue.Result{}, 0, ErrUnknown // applying it was fatal
-	}
-	if r.Fault != nil {
-		return r, i, r.Fault
-	}
-	return r, i, nil
-}
-
-func (s *State) propose(cmd *catalogue.Command) (*replication.Proposal, error) {
-	meta := s.meta.Load()
-	if meta == nil {
-		return nil, replication.ErrNotLeader
-	}
-	cmd.Time = s.now()
-	entry, err := cmd.Encode()
-	if err != nil {
-		return nil, err
-	}
-	return meta.Propose(entry), nil
+	return o.result, o.index, err
 }
 
 // wanted are the numbers of replicas for which somebody waits for a group.
@@ -166,10 +144,10 @@ func (c *cluster) takesTopics(replicas int) bool {
 
 // decide asks the leader again when it isn't known whether it did what it was asked:
 // these commands do no harm the second time.
-func (c *cluster) decide(ctx context.Context, cmd *catalogue.Command) (catalogue.Result, error) {
+func (c *cluster) decide(ctx context.Context, cmd *catalogue.Command) (r catalogue.Result, here bool, err error) {
 	again := false
 	for {
-		r, err := c.decideOnce(ctx, cmd)
+		r, here, err = c.decideOnce(ctx, cmd)
 		switch {
 		case errors.Is(err, ErrUnknown) && cmd.Op != catalogue.OpAdvertise && cmd.Op != catalogue.OpWithdraw && c.pause(ctx, 50*time.Millisecond):
 			again = true
@@ -177,48 +155,46 @@ func (c *cluster) decide(ctx context.Context, cmd *catalogue.Command) (catalogue
 		case again && cmd.Op == catalogue.OpCreateTopic && err == nil:
 			r.Created = true // by the first, as far as anybody can tell
 		case again && cmd.Op == catalogue.OpDeleteTopic && errors.Is(err, catalogue.FaultTopicNotFound):
-			return catalogue.Result{}, nil
+			return catalogue.Result{}, here, nil
 		}
-		return r, err
+		return r, here, err
 	}
 }
 
-func (c *cluster) decideOnce(ctx context.Context, cmd *catalogue.Command) (catalogue.Result, error) {
+func (c *cluster) decideOnce(ctx context.Context, cmd *catalogue.Command) (r catalogue.Result, here bool, err error) {
 	request, err := cmd.Encode()
 	if err != nil {
-		return catalogue.Result{}, err
+		return r, false, err
 	}
-	var here catalogue.Result
-	local := false
 	answer, err := c.callLeader(ctx, topics.CatalogueGroup, methodDecide, request, func() ([]byte, error) {
-		r, _, err := c.decideLeading(ctx, cmd)
+		var err error
+		r, _, err = c.decideLeading(ctx, cmd)
 		if errors.Is(err, replication.ErrNotLeader) {
 			return nil, err
 		}
-		here, local = r, true
+		here = true
 		return appendAnswer(nil, 0, err), nil
 	})
 	if err != nil {
-		return catalogue.Result{}, err
+		return catalogue.Result{}, false, err
 	}
 	b := bodyOf(answer)
 	i, err := b.answer()
-	if err != nil || local {
-		return here, err
+	if err != nil || here {
+		return r, here, err
 	}
-	var r catalogue.Result
 	if err := json.Unmarshal(b.rest, &r); err != nil {
-		return catalogue.Result{}, fmt.Errorf("read the result of %s: %w", cmd.Op, err)
+		return catalogue.Result{}, false, fmt.Errorf("read the result of %s: %w", cmd.Op, err)
 	}
 	if n := cmd.Node; n != nil && n.Name == c.me && n.State == catalogue.Removed {
-		return r, nil // it will not get here
+		return r, false, nil // it will not get here
 	}
 	if meta := c.s.meta.Load(); meta != nil {
 		if err := meta.WaitApplied(ctx, i); err != nil {
-			return catalogue.Result{}, fmt.Errorf("%w: %w", ErrUnknown, err)
+			return catalogue.Result{}, false, fmt.Errorf("%w: %w", ErrUnknown, err)
 		}
 	}
-	return r, nil
+	return r, false, nil
 }
 
 func (c *cluster) answerDecide(ctx context.Context, _ string, request []byte) ([]byte, error) {

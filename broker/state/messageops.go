@@ -83,10 +83,7 @@ func (s *State) CreateConsumer(ctx context.Context, t *Topic, name string, cfg t
 		}
 	}
 	b := binary.LittleEndian.AppendUint32(appendTopic(nil, t.id), uint32(most))
-	b, err := appendConfig(appendText(b, name), cfg)
-	if err != nil {
-		return 0, err
-	}
+	b = consumer.AppendConfig(appendText(b, name), &cfg)
 	r, err := t.askAgain(ctx, topics.RecordConsumerCreate, b)
 	if err != nil {
 		return 0, fmt.Errorf("create consumer %s of topic %s: %w", name, t.name, err)
@@ -119,10 +116,7 @@ func (s *State) RestoreConsumer(ctx context.Context, t *Topic, c *consumer.Consu
 
 // UpdateConsumer gives a consumer another config; fault 10014 when there is none.
 func (s *State) UpdateConsumer(ctx context.Context, t *Topic, name string, cfg topics.ConsumerConfig) error {
-	b, err := appendConfig(appendText(appendTopic(nil, t.id), name), cfg)
-	if err != nil {
-		return err
-	}
+	b := consumer.AppendConfig(appendText(appendTopic(nil, t.id), name), &cfg)
 	return s.changeConsumer(ctx, t, name, topics.RecordConsumerUpdate, b)
 }
 

@@ -80,6 +80,7 @@ func (c *cluster) listen() {
 		c.changed()
 	})
 	c.net.Handle(methodAsk, c.answerAsk)
+	c.net.Handle(methodAsks, c.answerAsks)
 	c.net.Handle(methodDecide, c.answerDecide)
 	c.net.Handle(methodCommitted, c.answerCommitted)
 	c.net.Handle(methodTransfer, c.answerTransfer)

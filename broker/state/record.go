@@ -2,15 +2,16 @@ package state
 
 import (
 	"encoding/binary"
-	"encoding/json"
 	"fmt"
 
 	"github.com/heraldmq/herald/topics"
+	"github.com/heraldmq/herald/topics/consumer"
 )
 
 // Bodies of a data group's records, besides publishes and those of consumers
 // that exist. All integers are little-endian; texts are length u16, bytes; a
-// config is JSON and takes the rest.
+// config is what topics.AppendConfig and consumer.AppendConfig make (JSON in
+// versions before) and takes the rest.
 //
 //	topic create     topic u64, time of creation i64, account, config
 //	topic update     topic u64, config
@@ -39,14 +40,6 @@ func appendTopic(dst []byte, id topics.TopicID) []byte {
 func appendText(dst []byte, s string) []byte {
 	dst = binary.LittleEndian.AppendUint16(dst, uint16(len(s)))
 	return append(dst, s...)
-}
-
-func appendConfig(dst []byte, cfg any) ([]byte, error) {
-	b, err := json.Marshal(cfg)
-	if err != nil {
-		return nil, fmt.Errorf("encode a config: %w", err)
-	}
-	return append(dst, b...), nil
 }
 
 // body reads a record's body from the front. The first thing that isn't there
@@ -93,12 +86,22 @@ func (b *body) text() string {
 	return s
 }
 
-// config reads the rest of the body into cfg.
-func (b *body) config(cfg any) {
-	if b.bad || json.Unmarshal(b.rest, cfg) != nil {
-		b.bad = true
-	}
+// config reads the rest of the body as a topic's config.
+func (b *body) config(into *topics.Config) {
+	c, err := topics.ParseConfig(b.rest)
 	b.rest = nil
+	if b.bad = b.bad || err != nil; !b.bad {
+		*into = *c
+	}
+}
+
+// consumerConfig reads the rest of the body as a consumer's config.
+func (b *body) consumerConfig(into *topics.ConsumerConfig) {
+	c, err := consumer.ParseConfig(b.rest)
+	b.rest = nil
+	if b.bad = b.bad || err != nil; !b.bad {
+		*into = c
+	}
 }
 
 func bodyOf(raw []byte) body { return body{rest: raw} }

@@ -209,6 +209,11 @@ func retryable(err error) bool {
 // ends. here answers where this node leads. Whoever may have done what was asked
 // without being able to say so gives ErrUnknown.
 func (c *cluster) callLeader(ctx context.Context, id topics.GroupID, method string, request []byte, here func() ([]byte, error)) ([]byte, error) {
+	return c.askLeader(ctx, id, here, func(leader string) ([]byte, error) { return c.net.Call(ctx, leader, method, request) })
+}
+
+// askLeader is callLeader with another way of asking a leader elsewhere.
+func (c *cluster) askLeader(ctx context.Context, id topics.GroupID, here func() ([]byte, error), there func(leader string) ([]byte, error)) ([]byte, error) {
 	for {
 		var answer []byte
 		var err error
@@ -218,9 +223,9 @@ func (c *cluster) callLeader(ctx context.Context, id topics.GroupID, method stri
 		case c.me:
 			answer, err = here()
 		default:
-			answer, err = c.net.Call(ctx, leader, method, request)
+			answer, err = there(leader)
 		}
-		if err == nil && len(answer) > 0 && (answer[0] == answerNotLeader || answer[0] == answerClosed) {
+		if lost(answer, err) {
 			err = replication.ErrNotLeader
 		}
 		var remote *peer.RemoteError
@@ -247,7 +252,7 @@ func (c *cluster) ask(ctx context.Context, g *Group, kind topics.RecordKind, raw
 	// Not encoded where this node leads.
 	var result any
 	local := false
-	answer, err := c.callLeader(ctx, g.id, methodAsk, request, func() ([]byte, error) {
+	answer, err := c.askLeader(ctx, g.id, func() ([]byte, error) {
 		var err error
 		result, err = g.askHere(ctx, kind, raw)
 		if errors.Is(err, replication.ErrNotLeader) {
@@ -255,7 +260,7 @@ func (c *cluster) ask(ctx context.Context, g *Group, kind topics.RecordKind, raw
 		}
 		local = true
 		return appendAnswer(nil, 0, err), nil
-	})
+	}, func(leader string) ([]byte, error) { return c.askTogether(ctx, leader, g.id, request) })
 	if err != nil {
 		return nil, err
 	}
@@ -370,12 +375,14 @@ func (c *cluster) answerCommitted(_ context.Context, _ string, request []byte) (
 	return appendAnswer(nil, log.Committed(), nil), nil
 }
 
+func (c *cluster) log(id topics.GroupID) *replication.Group { return c.s.log(id) }
+
 // log returns this node's replica's log of a group, nil when it has none.
-func (c *cluster) log(id topics.GroupID) *replication.Group {
+func (s *State) log(id topics.GroupID) *replication.Group {
 	if id == topics.CatalogueGroup {
-		return c.s.meta.Load()
+		return s.meta.Load()
 	}
-	if g := c.s.groups.find(id); g != nil {
+	if g := s.groups.find(id); g != nil {
 		if r := g.local.Load(); r != nil {
 			return r.repl.Load()
 		}

@@ -27,11 +27,12 @@ type State struct {
 	meta      atomic.Pointer[replication.Group] // nil until it has been started
 	cl        *cluster                          // nil where this node is alone
 	catalogue *catalogueMachine
+	orders    orders
 	groups    groupTable
 	topics    registry
 	limbos    limbos
 	batches   batchCounts
-	settling  [64]sync.Mutex // by topic; held while a topic's steps are taken
+	settling  [1024]sync.Mutex // by topic; held while a topic's steps are taken
 
 	ctx     context.Context // ends with Close
 	cancel  context.CancelFunc
@@ -83,6 +84,7 @@ func Open(o Options) (*State, error) {
 	}
 	s := &State{o: o.withDefaults()}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.orders.start(s)
 	if err := s.open(); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -241,9 +243,11 @@ func (s *State) Close() error {
 	}
 	s.closed = true
 	s.mu.Unlock()
+	s.orders.drain(ordersPatience)
 	s.spawning.Lock()
 	s.cancel()
 	s.spawning.Unlock()
+	s.orders.close()
 	for _, g := range s.groups.list() {
 		if g.forward != nil {
 			g.forward.stop()
@@ -285,7 +289,10 @@ func (s *State) Close() error {
 	return errors.Join(errs...)
 }
 
-const closePatience = 5 * time.Second
+const (
+	closePatience  = 5 * time.Second
+	ordersPatience = time.Second // for commands of which nobody waits for the outcome
+)
 
 // spawn runs f on a goroutine that Close waits for; false when it has begun.
 func (s *State) spawn(f func()) bool {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/heraldmq/herald/replication"
 	"github.com/heraldmq/herald/topics"
 	"github.com/heraldmq/herald/topics/catalogue"
 )
@@ -25,13 +24,13 @@ import (
 // 10113, 10122), else ErrUnknown or an error of replication. cfg must be valid
 // and complete.
 func (s *State) CreateTopic(ctx context.Context, account string, cfg topics.Config) (t *Topic, created bool, err error) {
-	r, err := s.decide(ctx, &catalogue.Command{
+	r, here, err := s.decideAbout(ctx, &catalogue.Command{
 		Op: catalogue.OpCreateTopic, Account: account, Config: &cfg, Limits: s.limitsOf(account), Groups: s.o.Groups,
 	})
 	if err != nil {
 		return nil, false, err
 	}
-	if err := s.finish(ctx, r.Topic); err != nil {
+	if err := s.finish(ctx, r.Topic, here); err != nil {
 		return nil, false, fmt.Errorf("create topic %s: %w", cfg.Name, err)
 	}
 	t, ok := s.TopicByID(r.Topic.ID)
@@ -51,7 +50,7 @@ func (s *State) UpdateTopic(ctx context.Context, account string, cfg topics.Conf
 	if err != nil {
 		return nil, err
 	}
-	if err := s.finish(ctx, r.Topic); err != nil {
+	if err := s.finish(ctx, r.Topic, false); err != nil {
 		return nil, fmt.Errorf("update topic %s: %w", cfg.Name, err)
 	}
 	t, ok := s.TopicByID(r.Topic.ID)
@@ -64,11 +63,11 @@ func (s *State) UpdateTopic(ctx context.Context, account string, cfg topics.Conf
 // DeleteTopic deletes a topic with its messages and consumers; fault 10059 when
 // there is none.
 func (s *State) DeleteTopic(ctx context.Context, account, name string) error {
-	r, err := s.decide(ctx, &catalogue.Command{Op: catalogue.OpDeleteTopic, Account: account, Name: name})
+	r, here, err := s.decideAbout(ctx, &catalogue.Command{Op: catalogue.OpDeleteTopic, Account: account, Name: name})
 	if err != nil {
 		return err
 	}
-	if err := s.finish(ctx, r.Topic); err != nil {
+	if err := s.finish(ctx, r.Topic, here); err != nil {
 		return fmt.Errorf("delete topic %s: %w", name, err)
 	}
 	return nil
@@ -84,13 +83,19 @@ func (s *State) limitsOf(account string) *catalogue.Limits {
 
 // finish has the data group carry out what was decided about a topic, and this node
 // know it. In a cluster the leader of group 0 has seen to the former: settling on
-// many nodes at once, an older config could overtake a newer one.
-func (s *State) finish(ctx context.Context, t *catalogue.Topic) error {
+// many nodes at once, an older config could overtake a newer one. here tells that it was
+// this node, and that it is enough to look whether the topic is there, or gone.
+func (s *State) finish(ctx context.Context, t *catalogue.Topic, here bool) error {
 	if t == nil {
 		return nil // deleted by the first of two requests
 	}
 	if s.cl == nil {
 		return s.settle(ctx, t.ID)
+	}
+	if here {
+		if _, there := s.TopicByID(t.ID); there == (t.State != catalogue.Deleting) {
+			return nil
+		}
 	}
 	return s.cl.syncGroup(ctx, s.groups.get(s, t.Group))
 }
@@ -158,24 +163,18 @@ func nextStep(t *catalogue.Topic) (kind topics.RecordKind, body []byte, note *ca
 	default:
 		kind = topics.RecordTopicUpdate
 	}
-	body, err = appendConfig(body, t.Config)
+	body, err = topics.AppendConfig(body, &t.Config)
 	return kind, body, note, err
 }
 
 // note has group 0 note that a step was taken. Nobody waits for it; when it fails it
 // is at least logged, and the next leader will find the topic unsettled.
 func (s *State) note(t *catalogue.Topic, cmd *catalogue.Command) error {
-	p, err := s.propose(cmd)
-	if err != nil {
-		return err
-	}
-	s.spawn(func() {
-		<-p.Done()
-		if _, _, err := p.Result(); err != nil && !errors.Is(err, replication.ErrClosed) {
+	return s.orders.leave(cmd, func(err error) {
+		if err != nil && !errors.Is(err, ErrClosed) {
 			s.o.Log.Debug("topic stays unsettled until the next start", "topic", t.Config.Name, "error", err)
 		}
 	})
-	return nil
 }
 
 // reconcile settles what was left unsettled, on the node that leads group 0. What

@@ -94,10 +94,10 @@ type Witness interface {
 // number of goroutines. Writes are durable on return; after a failed one the
 // Store must not be used again.
 type Store struct {
-	file  disk.File
-	name  string
-	node  uint64
-	group uint32
+	file   disk.File
+	name   string
+	node   uint64
+	group  uint32
 	second Witness // may be nil
 
 	mu     sync.Mutex

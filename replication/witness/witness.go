@@ -19,6 +19,7 @@ import (
 
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	"go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
 
 	"github.com/heraldmq/herald/replication/boltlog"
 	"github.com/heraldmq/herald/replication/disk"
@@ -69,7 +70,7 @@ func (s *Store) open() error {
 	switch {
 	case err == nil, errors.As(err, &damage):
 		return err
-	case errors.As(err, &refused), errors.Is(err, bbolt.ErrTimeout):
+	case errors.As(err, &refused), errors.Is(err, bolterrors.ErrTimeout):
 		return fmt.Errorf("open %s: %w", s.name, err)
 	}
 	// bbolt has no type for most of what it finds wrong with a file.

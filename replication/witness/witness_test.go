@@ -35,7 +35,7 @@ func TestKeepsWhatItIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	s, why := mustOpen(t, name)
-	defer s.Close()
+	t.Cleanup(func() { _ = s.Close() })
 	if b := s.Get("vote"); string(b) != "three" || why != nil || s.Get("floor") != nil {
 		t.Errorf("%q, %v", b, why)
 	}
@@ -83,7 +83,7 @@ func TestDamageIsNotReturned(t *testing.T) {
 				t.Fatal(err)
 			}
 			s, why := mustOpen(t, name)
-			defer s.Close()
+			t.Cleanup(func() { _ = s.Close() })
 			if b := s.Get("vote"); b != nil {
 				t.Errorf("%q, %v", b, why)
 			}

@@ -2,7 +2,6 @@ package catalogue
 
 import (
 	"encoding/json"
-	"fmt"
 
 	"github.com/heraldmq/herald/topics"
 )
@@ -27,7 +26,8 @@ const (
 	OpWithdraw     Op = "adv.withdraw" // Account, Owner, Name, Expired, Revision (0: any) → the Event
 )
 
-// Command is one change of the catalogue, as it stands in the log (as JSON).
+// Command is one change of the catalogue. The log has it as codec.go says; versions before
+// wrote JSON, and what is said of the fields here is its form.
 type Command struct {
 	Op       Op             `json:"op"`
 	Time     topics.Nanos   `json:"time"` // when it was proposed
@@ -52,25 +52,6 @@ type Command struct {
 	By      string          `json:"by,omitempty"` // the user that advertises
 	Body    json.RawMessage `json:"body,omitempty"`
 	Expired bool            `json:"expired,omitempty"`
-}
-
-// Encode returns the command as an entry of group 0.
-func (c *Command) Encode() ([]byte, error) {
-	b, err := json.Marshal(c)
-	if err != nil {
-		return nil, fmt.Errorf("encode the %s command: %w", c.Op, err)
-	}
-	return b, nil
-}
-
-// DecodeCommand reads an entry of group 0. An error is topics.ErrBadEntry: the
-// process must not go on past it.
-func DecodeCommand(b []byte) (*Command, error) {
-	var c Command
-	if err := json.Unmarshal(b, &c); err != nil {
-		return nil, fmt.Errorf("%w: catalogue command: %w", topics.ErrBadEntry, err)
-	}
-	return &c, nil
 }
 
 // Result is what a command gave.

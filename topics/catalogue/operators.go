@@ -72,10 +72,14 @@ var (
 	FaultTooManyOperators = &topics.Fault{Status: 400, ErrCode: 20022, Text: "the account has as many operators as it may"}
 )
 
+func (o *Operator) valid() bool {
+	return o != nil && o.Name != "" && o.Group != topics.CatalogueGroup && o.Epoch != 0
+}
+
 // putOperator enters an operator (Revision 1), or changes it if it still has the revision
 // before the command's. The catalogue sets its number and its times.
 func (c *Catalogue) putOperator(cmd *Command) (Result, error) {
-	if cmd.Operator == nil || cmd.Operator.Name == "" || cmd.Operator.Group == topics.CatalogueGroup || cmd.Operator.Epoch == 0 {
+	if !cmd.Operator.valid() {
 		return Result{}, fmt.Errorf("%w: %s without an operator", topics.ErrBadEntry, cmd.Op)
 	}
 	o := *cmd.Operator

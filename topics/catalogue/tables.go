@@ -101,11 +101,15 @@ func (c *Catalogue) putNode(cmd *Command) (Result, error) {
 	return Result{Tables: true}, nil
 }
 
+func (g *Group) valid() bool {
+	return g != nil && g.ID != topics.CatalogueGroup && len(g.Nodes) > 0 && g.Replicas >= 1
+}
+
 // putGroup enters a group, or changes it if it still has the revision before the
 // command's.
 func (c *Catalogue) putGroup(cmd *Command) (Result, error) {
 	g := cmd.Group
-	if g == nil || g.ID == topics.CatalogueGroup || len(g.Nodes) == 0 || g.Replicas < 1 {
+	if !g.valid() {
 		return Result{}, fmt.Errorf("%w: %s without nodes", topics.ErrBadEntry, cmd.Op)
 	}
 	last := uint64(0)

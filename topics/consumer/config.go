@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"reflect"
@@ -155,4 +156,33 @@ func parseField(p *parser, f reflect.Value) {
 			f.SetString(string(p.bytes(what)))
 		}
 	}
+}
+
+// AppendConfig appends a config as logs have it. Equal configs give equal bytes.
+func AppendConfig(dst []byte, cfg *topics.ConsumerConfig) []byte {
+	return appendConfig(append(dst, configVersion), cfg)
+}
+
+// configVersion is what a config in a log begins with. In versions before it was JSON, which
+// begins with a brace.
+const configVersion = 1
+
+// ParseConfig reads what AppendConfig wrote, also in versions before. An error is
+// ErrBadRecord.
+func ParseConfig(b []byte) (cfg topics.ConsumerConfig, err error) {
+	switch {
+	case len(b) > 0 && b[0] == '{':
+		if err := json.Unmarshal(b, &cfg); err != nil {
+			return cfg, fmt.Errorf("%w: config: %w", ErrBadRecord, err)
+		}
+		return cfg, nil
+	case len(b) == 0 || b[0] != configVersion:
+		return cfg, fmt.Errorf("%w: a config of version %v, was it written by a newer version?", ErrBadRecord, b[:min(len(b), 1)])
+	}
+	return parseConfig(string(b[1:]))
+}
+
+// AsMade tells whether the consumer's config is still the one given.
+func (c *Consumer) AsMade(cfg topics.ConsumerConfig) bool {
+	return string(appendConfig(nil, &cfg)) == c.config
 }

@@ -21,7 +21,11 @@ func (s *Store) CreateConsumer(id topics.TopicID, name string, cfg topics.Consum
 		t.members = newConsumers()
 	}
 	ms := t.members
-	if ms.byName[name] != nil {
+	if m := ms.byName[name]; m != nil {
+		// Whoever doesn't know whether it was made asks again.
+		if m.c.AsMade(cfg) {
+			return m.c.ID(), nil
+		}
 		return 0, faultConsumerExists
 	}
 	if n := t.cfg.MaxConsumers; n > 0 && len(ms.byName) >= n {

@@ -1,0 +1,2 @@
+// Package readme runs what the README tells a first-time user to type.
+package readme

@@ -79,7 +79,7 @@ func (b *Broker) openDurable() (*durable, error) {
 	}
 	if b.links != nil {
 		so.Network, so.NodeID = b.links.net, b.links.net.Name()
-		so.OnRemoved = b.onRemoved
+		so.OnRemoved, so.WriteFirst = b.onRemoved, o.Cluster.WriteFirst
 	}
 	_, err := os.Stat(so.Dir)
 	d.fresh = errors.Is(err, os.ErrNotExist)

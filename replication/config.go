@@ -51,6 +51,10 @@ type Config struct {
 	DigestInterval   time.Duration // how often replicas compare what they hold, when something changed; default 10 s
 	HeartbeatTimeout time.Duration // default 1 s; also the election timeout
 
+	// WriteFirst has a leader write entries before it sends them, instead of both at
+	// the same time (ahead.go).
+	WriteFirst bool
+
 	// FS is where the node's files are, except group 0's bbolt file. Default: the
 	// operating system.
 	FS disk.FS

@@ -32,8 +32,9 @@ type Group struct {
 	closers   []io.Closer
 	replica   string // its id in raft's configuration
 	trans     raft.Transport
-	committer committer       // the same, or nil
-	ctx       context.Context // ends with the group
+	committer committer               // the same, or nil
+	ahead     atomic.Pointer[aheadOf] // nil: nothing is sent ahead
+	ctx       context.Context         // ends with the group
 	cancel    context.CancelFunc
 	meters    groupMeters
 	inherited uint64 // last entry for the machine that was in the log at the start

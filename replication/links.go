@@ -22,9 +22,13 @@ type raftTransport interface {
 // committer is a transport that tells followers of commits by itself.
 type committer interface{ Committed(index uint64) }
 
+// aheadSender is a transport that sends entries before they are written here.
+type aheadSender interface{ Ahead(logs []*raft.Log) }
+
 // transportOptions is what the transport of a group is made with.
 type transportOptions struct {
 	prefetch     prefetch
+	entry        func(index uint64, into *raft.Log) error
 	beat, notice time.Duration
 }
 
@@ -69,7 +73,7 @@ func (n network) Handle(method string, h handler) { n.Network.Handle(method, h) 
 
 func (n network) Transport(group topics.GroupID, replica string, o transportOptions) raftTransport {
 	t := n.Network.Transport(group, replica)
-	t.Prefetch, t.Beat, t.Notice = o.prefetch, o.beat, o.notice
+	t.Prefetch, t.Entry, t.Beat, t.Notice = o.prefetch, o.entry, o.beat, o.notice
 	return t
 }
 

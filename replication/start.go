@@ -125,7 +125,7 @@ func (g *Group) openSnapshots() error {
 func (g *Group) run(votes *stable.Store) error {
 	n := g.node
 	what := fmt.Sprintf("group %d", g.id)
-	logs := &guard.Logs{LogStore: g.anchor, What: what, Fatal: n.fail, Stored: g.tips.stored}
+	logs := &guard.Logs{LogStore: g.anchor, What: what, Fatal: n.fail, Storing: g.sendAhead, Stored: g.tips.stored}
 	if g.id == topics.CatalogueGroup {
 		// The write-ahead log has its own; this is also for what the witness is told.
 		logs.Deadline, logs.Slow, logs.Slowed = n.cfg.WriteDeadline, n.cfg.SlowWrite, n.slowed
@@ -144,6 +144,9 @@ func (g *Group) run(votes *stable.Store) error {
 		return err
 	}
 	g.raft = r
+	if ahead, ok := trans.(guard.Transport).Transport.(aheadSender); ok && !n.cfg.WriteFirst {
+		g.ahead.Store(&aheadOf{r, ahead})
+	}
 	g.running.Go(g.feed)
 	g.running.Go(g.snap)
 	g.running.Go(g.tend)
@@ -162,7 +165,7 @@ func (g *Group) transport() (raft.Transport, *guard.Loopback, error) {
 	n := g.node
 	switch {
 	case n.links != nil:
-		o := transportOptions{prefetch: g.prefetch, notice: noticeWithin}
+		o := transportOptions{prefetch: g.prefetch, entry: g.logs.GetLog, notice: noticeWithin}
 		if n.cfg.HeartbeatTimeout >= time.Second {
 			o.beat = n.cfg.HeartbeatTimeout / 4
 		}

@@ -27,6 +27,7 @@ func (d *decoder) cluster(n node, c *Cluster) {
 		{"port", d.number("cluster.port", &c.Port, -1, 65535)},
 		{"advertise|cluster_advertise", d.advertise(&c.Advertise)},
 		{"no_advertise", d.flag("no_advertise", &c.NoAdvertise)},
+		{"write_first", d.flag("write_first", &c.WriteFirst)},
 		{"routes", d.routes(c)},
 		{"authorization|authentication", d.clusterAuth(c)},
 		{"tls", func(n node) { c.TLS = d.clusterTLS(n) }},

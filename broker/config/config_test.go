@@ -72,6 +72,7 @@ func TestKeysAreHonoured(t *testing.T) {
 		{`cluster { routes: "nats-route://u:p@h" }`, "Cluster.Password", "p"},
 		{`cluster { port: 1, advertise: "h:2" }`, "Cluster.Advertise", "h:2"},
 		{`cluster { port: 1, no_advertise: true }`, "Cluster.NoAdvertise", true},
+		{`cluster { port: 1, write_first: true }`, "Cluster.WriteFirst", true},
 		{`cluster { port: 1, host: "0.0.0.0", authorization { token: t } }`, "Cluster.Password", "t"},
 		{`cluster { port: 1, pool_size: 3, compression: s2_auto, ping_interval: 2, connect_retries: 5, authorization { user: u, password: p, timeout: 3 } }`, "Cluster.AuthTimeout", 3 * time.Second},
 		{`max_connections: 10`, "MaxConnections", 10},

@@ -192,6 +192,7 @@ type Cluster struct {
 	Port        int
 	Advertise   string   // host:port told to peers, "" = where the listener is
 	NoAdvertise bool     // don't tell clients of the other nodes
+	WriteFirst  bool     // a leader sends what it has written, not while it writes
 	Routes      []string // host:port of peers, without credentials
 	User        string   // with Password the secret that all nodes share
 	Password    string

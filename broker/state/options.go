@@ -30,6 +30,8 @@ type Options struct {
 	// Close; who opened it starts it after Open and before Start, and closes it
 	// after Close.
 	Network *peer.Network
+	// WriteFirst has a leader send its nodes what it has written, not while it writes.
+	WriteFirst bool
 	// Account finds an account by name, nil when there is none: of messages that
 	// other nodes captured for a group that this node leads.
 	Account func(name string) *front.Account

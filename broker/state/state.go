@@ -100,7 +100,7 @@ func (s *State) open() (err error) {
 		id = "" // it keeps the name it was given then; its peers don't see it
 	}
 	cfg := replication.Config{
-		Dir: s.o.Dir, NodeID: id, Groups: s.o.Groups, TailBytes: s.o.TailBytes, Network: s.o.Network,
+		Dir: s.o.Dir, NodeID: id, Groups: s.o.Groups, TailBytes: s.o.TailBytes, Network: s.o.Network, WriteFirst: s.o.WriteFirst,
 		Fatal: s.fail, Log: s.o.Log,
 	}
 	if s.o.tune != nil {

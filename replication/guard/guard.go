@@ -32,6 +32,7 @@ type Logs struct {
 	Slowed   func(by int)  // see disk.Slow; may be nil
 	Fatal    func(error)
 	Appended func(took time.Duration) // called after each append; may be nil
+	Storing  func(logs []*raft.Log)   // called before each append; may be nil
 	Stored   func(logs []*raft.Log)   // called after each append that succeeded; may be nil
 }
 
@@ -57,6 +58,9 @@ func (g *Logs) StoreLog(log *raft.Log) error {
 // StoreLogs implements raft.LogStore.
 func (g *Logs) StoreLogs(logs []*raft.Log) error {
 	began := time.Now()
+	if g.Storing != nil {
+		g.Storing(logs)
+	}
 	err := g.run("append to the log", func() error { return g.LogStore.StoreLogs(logs) })
 	if g.Appended != nil {
 		g.Appended(time.Since(began))

@@ -84,6 +84,7 @@ func (c *commits) add(p *pipeline) {
 	defer c.mu.Unlock()
 	if b := c.before[p.id]; b.l == p.l {
 		p.acked, p.commit, p.header = b.acked, b.commit, b.header
+		p.term, p.sent = b.acked.term, entryAt{b.acked.index, b.acked.indexTerm}
 	}
 	c.pipelines = append(c.pipelines, p)
 }

@@ -196,16 +196,21 @@ func (l *link) sendNow(kind wire.Kind, id uint32, m message) error {
 	if err := l.out.put(kind, id, m); err != nil {
 		return err
 	}
+	l.writeNow()
+	return nil
+}
+
+// writeNow writes what waits, unless somebody is writing who will do that.
+func (l *link) writeNow() {
 	if l.writing.TryLock() {
 		err := l.flush()
 		l.writing.Unlock()
 		if err != nil {
 			l.end(err, isReset(err))
-			return nil // it is as lost as what is written and doesn't arrive
+			return // it is as lost as what is written and doesn't arrive
 		}
 	}
 	l.out.wakeWriter()
-	return nil
 }
 
 func (l *link) read() error {

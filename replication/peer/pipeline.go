@@ -41,7 +41,15 @@ type pipeline struct {
 	ready  chan raft.AppendFuture
 	broken chan struct{} // closed with err set
 
+	// order is held while a request is put in line, so that they are in the order in
+	// which sent grows. Taken before mu; no I/O meanwhile.
+	order sync.Mutex
+
 	mu      sync.Mutex
+	term    uint64   // of all requests
+	sent    entryAt  // the last entry that was sent, or that the follower is known to have
+	early   []*early // sent ahead and not answered yet, oldest first
+	proved  *early   // the last of them that was answered with yes
 	err     error
 	acked   acked
 	commit  uint64 // the highest commit index that was sent
@@ -96,18 +104,43 @@ func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.App
 		return nil, raft.ErrTransportShutdown
 	}
 	shorten(args)
-	p.mu.Lock()
-	p.commit, p.header = max(p.commit, args.LeaderCommitIndex), args.RPCHeader
-	p.mu.Unlock()
-	doubts := p.t.doubts.Load()
-	_, err := p.l.send(wire.Append, uint32(p.t.group), f.start.Add(appendTimeout),
-		func(rpc uint64) ([][]byte, error) { return raftwire.EncodeAppend(p.t.envelope(rpc, p.id), args), nil },
-		func(status byte, body []byte, err error) { p.answered(f, doubts, status, body, err) })
+	sent, err := p.send(f)
 	if err != nil {
 		p.fail(err)
 		return nil, err
 	}
+	if sent {
+		p.l.writeNow()
+	}
 	return f, nil
+}
+
+// send puts a request in line, as far as it hasn't been sent ahead. False: all of it
+// has, and its answer comes or came with that.
+func (p *pipeline) send(f *appendFuture) (bool, error) {
+	p.order.Lock()
+	defer p.order.Unlock()
+	p.mu.Lock()
+	if err := p.err; err != nil {
+		p.mu.Unlock()
+		return false, err
+	}
+	joined, proved := p.join(f)
+	if joined {
+		p.mu.Unlock()
+		if proved != nil {
+			f.answer(proved)
+			p.report(f)
+		}
+		return false, nil
+	}
+	args := p.rest(f.args)
+	p.went(args)
+	p.mu.Unlock()
+	doubts := p.t.doubts.Load()
+	return true, p.l.queue(wire.Append, uint32(p.t.group), f.start.Add(appendTimeout),
+		func(rpc uint64) [][]byte { return raftwire.EncodeAppend(p.t.envelope(rpc, p.id), args) },
+		func(status byte, body []byte, err error) { p.answered(f, doubts, status, body, err) })
 }
 
 // saysNothing reports whether a request may be dropped. One that can't be sent any

@@ -63,6 +63,9 @@ type Transport struct {
 	// often it wakes up. Notice is how long a follower may not know that an entry is
 	// committed, see Committed. Both are set before raft is started.
 	Beat, Notice time.Duration
+	// Entry reads an entry of this replica's own log, for Ahead. It may fail. Set before
+	// raft is started; may be nil.
+	Entry func(index uint64, into *raft.Log) error
 
 	n        *Network
 	group    topics.GroupID
@@ -78,6 +81,7 @@ type Transport struct {
 	doubts  atomic.Uint64
 	quiet   atomic.Uint64 // empty appends that weren't sent
 	notices atomic.Uint64 // of commit indexes
+	ahead   atomic.Uint64 // appends that were sent before raft asked for them
 	commits commits
 }
 
@@ -367,4 +371,17 @@ func (l *link) send(kind wire.Kind, lane uint32, deadline time.Time, encode func
 		return 0, err
 	}
 	return rpc, nil
+}
+
+// queue puts one of raft's requests in line; writeNow writes it.
+func (l *link) queue(kind wire.Kind, lane uint32, deadline time.Time, encode func(rpc uint64) [][]byte, done func(status byte, body []byte, err error)) error {
+	rpc, ok := l.ask(&pending{deadline: deadline, done: done})
+	if !ok {
+		return ErrNoPeer
+	}
+	m := newMessage(append([][]byte{{raftRequest}}, encode(rpc)...)...)
+	if err := l.out.put(kind, lane, m); err != nil && l.take(rpc) != nil {
+		return err
+	}
+	return nil
 }

@@ -26,7 +26,7 @@ type heldDisk struct {
 	held atomic.Int32                  // syncs that wait
 
 	mu   sync.RWMutex // held for reading during a sync
-	fail error        // what syncs end with
+	fail error        // what syncs of the write-ahead log end with
 }
 
 var (
@@ -68,13 +68,13 @@ func (f *heldFile) Datasync() error {
 	}
 	f.d.mu.RLock()
 	defer f.d.mu.RUnlock()
-	if f.d.fail != nil && (f.wal || f.d.fail == errPower) {
+	if f.d.fail != nil && f.wal {
 		return f.d.fail
 	}
 	return f.File.Datasync()
 }
 
-// breaks lets syncs fail from now on, and returns what is on the disk then.
+// breaks lets syncs of the write-ahead log fail from now on, and returns what is on the disk then.
 func (d *heldDisk) breaks(err error, r *rand.Rand) *fault.Disk {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -161,9 +161,11 @@ func (h *heldLab) have(index topics.Index, but string) bool {
 	return true
 }
 
-// cut ends a node by a power cut. The syncs that a test holds fail with it.
+// cut ends a node by a power cut. Nobody hears of it any more; then what is on its disk
+// is kept, and the syncs that a test holds fail.
 func (h *heldLab) cut(name string, release func(), r *rand.Rand) {
 	h.t.Helper()
+	h.net.Kill(name)
 	after := h.disks[name].breaks(errPower, r)
 	release()
 	h.end(name)

@@ -58,7 +58,9 @@ func (t *Transport) Ahead(logs []*raft.Log) {
 	pipelines := append(make([]*pipeline, 0, 8), c.pipelines...)
 	c.mu.Unlock()
 	for _, p := range pipelines {
-		p.sendAhead(logs, commit)
+		if p.sendAhead(logs, commit) {
+			p.l.writeSoon()
+		}
 	}
 }
 
@@ -72,8 +74,8 @@ type early struct {
 // entryAt is a place in the log; zeros for the place before the first entry.
 type entryAt struct{ index, term uint64 }
 
-// sendAhead sends entries if they are the next ones for this follower.
-func (p *pipeline) sendAhead(logs []*raft.Log, commit uint64) {
+// sendAhead puts entries in line if they are the next ones for this follower.
+func (p *pipeline) sendAhead(logs []*raft.Log, commit uint64) bool {
 	p.order.Lock()
 	defer p.order.Unlock()
 	p.mu.Lock()
@@ -81,10 +83,10 @@ func (p *pipeline) sendAhead(logs []*raft.Log, commit uint64) {
 	fit := p.err == nil && sent.index > 0 && len(header.ID) > 0 && p.term == logs[0].Term && len(p.early) < inFlightMax
 	p.mu.Unlock()
 	if !fit {
-		return
+		return false
 	}
 	if logs = p.next(sent.index, logs); logs == nil {
-		return
+		return false
 	}
 	last := logs[len(logs)-1]
 	e := &early{last: last.Index, appendFuture: &appendFuture{
@@ -99,7 +101,7 @@ func (p *pipeline) sendAhead(logs []*raft.Log, commit uint64) {
 		p.earlyAnswered(e, doubts, status, body, err)
 	}})
 	if !ok {
-		return
+		return false
 	}
 	p.mu.Lock()
 	p.early = append(p.early, e)
@@ -107,12 +109,13 @@ func (p *pipeline) sendAhead(logs []*raft.Log, commit uint64) {
 	p.commit = max(p.commit, e.args.LeaderCommitIndex)
 	p.mu.Unlock()
 	segments := append([][]byte{{raftRequest}}, raftwire.EncodeAppend(p.t.envelope(id, p.id), e.args)...)
-	if err := p.l.out.push(wire.Append, uint32(p.t.group), newMessage(segments...)); err != nil {
+	if err := p.l.out.put(wire.Append, uint32(p.t.group), newMessage(segments...)); err != nil {
 		p.l.take(id)
 		p.fail(err)
-		return
+		return false
 	}
 	p.t.ahead.Add(1)
+	return true
 }
 
 // next returns the entries from the one after index on, up to the end of logs; nil if

@@ -65,8 +65,10 @@ type link struct {
 	work     sync.WaitGroup          // handlers
 	received map[Channel]*chunkCount // of the reading goroutine alone
 
+	raw     syscall.RawConn // nil: there is no writing without waiting
 	writing sync.Mutex
-	batch   batch // of who holds writing
+	batch   batch    // of who holds writing
+	rest    [][]byte // of batch, which could not be written without waiting; the same
 
 	missed  atomic.Int32
 	rtt     atomic.Int64
@@ -105,6 +107,9 @@ func newLink(n *Network, s *handshake.Session, dialer string) *link {
 		status: map[string][]byte{}, received: map[Channel]*chunkCount{},
 	}
 	l.ctx, l.cancel = context.WithCancel(n.ctx)
+	if c, ok := l.conn.(*net.TCPConn); ok {
+		l.raw = rawConn(c)
+	}
 	return l
 }
 
@@ -174,14 +179,23 @@ func (l *link) write() {
 
 // flush writes one batch. Holds writing.
 func (l *link) flush() error {
+	if len(l.rest) > 0 {
+		rest := l.rest
+		l.rest = nil
+		l.out.leave(false)
+		return l.writeAll(rest)
+	}
 	l.out.take(&l.batch)
-	var err error
-	switch b := &l.batch; len(b.vector) {
+	return l.writeAll(l.batch.vector)
+}
+
+func (l *link) writeAll(vector [][]byte) (err error) {
+	switch len(vector) {
 	case 0:
 	case 1:
-		_, err = l.conn.Write(b.vector[0])
+		_, err = l.conn.Write(vector[0])
 	default:
-		v := net.Buffers(b.vector)
+		v := net.Buffers(vector)
 		_, err = v.WriteTo(l.conn)
 	}
 	if err != nil {
@@ -209,6 +223,24 @@ func (l *link) writeNow() {
 			l.end(err, isReset(err))
 			return // it is as lost as what is written and doesn't arrive
 		}
+	}
+	l.out.wakeWriter()
+}
+
+// soonMax is how much is written by whoever may not wait; more costs it too long.
+const soonMax = 64 << 10
+
+// writeSoon writes what waits as far as that goes without waiting: the rest, or all of
+// it when it is much or somebody is writing, is left to the goroutine that writes.
+func (l *link) writeSoon() {
+	if l.raw != nil && l.out.waiting() <= soonMax && l.writing.TryLock() {
+		if len(l.rest) == 0 {
+			l.out.take(&l.batch)
+			if l.rest = tryWrite(l.raw, l.batch.vector); len(l.rest) > 0 {
+				l.out.leave(true)
+			}
+		}
+		l.writing.Unlock()
 	}
 	l.out.wakeWriter()
 }

@@ -68,6 +68,7 @@ type outbox struct {
 	turns  int
 	closed bool
 	ending bool // closed once what can be written has been
+	left   bool // something that was taken has not been written
 	copies bool // write one buffer: TLS has no writev
 }
 
@@ -262,7 +263,30 @@ func (o *outbox) wakeWriter() {
 	}
 }
 
+// leave tells the writer whether something is left of what was taken.
+func (o *outbox) leave(left bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.left = left
+}
+
+// waiting is how many bytes may be taken now.
+func (o *outbox) waiting() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	n := 0
+	for _, lanes := range o.ready {
+		for _, l := range lanes {
+			n += int(l.bytes) - l.sent
+		}
+	}
+	return n
+}
+
 func (o *outbox) anything() bool {
+	if o.left {
+		return true
+	}
 	for kind := range wire.Kinds {
 		if len(o.ready[kind]) > 0 {
 			return true

@@ -2,6 +2,13 @@
 
 package peer
 
-import "net"
+import (
+	"net"
+	"syscall"
+)
 
 func tune(net.Conn) {}
+
+func rawConn(*net.TCPConn) syscall.RawConn { return nil }
+
+func tryWrite(_ syscall.RawConn, vector [][]byte) [][]byte { return vector }

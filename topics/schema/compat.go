@@ -21,7 +21,8 @@ type Problem struct {
 	Message   string `json:"message"`
 	// Unknown means that it can't be told: the rule is beyond what Compatible decides,
 	// and may or may not be broken. Who changes a schema must be refused, or say that
-	// it is meant.
+	// it is meant. One that isn't Unknown may still be one that no payload shows, where
+	// the writer's schema says more than is compared.
 	Unknown bool `json:"unknown,omitempty"`
 }
 
@@ -41,10 +42,17 @@ const problemsMax = 50
 
 // Compatible tells what speaks against putting a new version in the place of an old one;
 // nothing does where it returns nil. It is sound: where it finds nothing, every payload
-// that the one schema allows is read by the other. For JSON Schema that is decided for
-// type, enum, const, required, properties, additionalProperties, items, prefixItems and
-// ranges; a difference in anything else is a Problem that is Unknown. An unknown mode
-// and another format are problems too.
+// that the one schema allows is read by the other, and says the same. An unknown mode and
+// another format are problems too.
+//
+//   - JSON Schema is decided for type, enum, const, required, properties,
+//     additionalProperties, items, prefixItems, ranges, multipleOf, lengths, counts,
+//     uniqueItems, $ref, allOf and anyOf. Where anything else differs it can't be told.
+//     Neither can it where a field is described that the other schema left open: it could
+//     have been anything. Schemas that are closed (additionalProperties: false) don't have
+//     that problem.
+//   - Avro is decided by its rules of resolution; the first problem is told.
+//   - Protobuf is decided by numbers, kinds and names of fields.
 func Compatible(old, new *Schema, mode Mode) []Problem {
 	switch mode {
 	case None, "":
@@ -76,6 +84,10 @@ func reads(reader, writer *Schema, direction Mode) []Problem {
 	switch read := reader.codec.(type) {
 	case *jsonSchema:
 		r.json(read, writer.codec.(*jsonSchema))
+	case *avroSchema:
+		r.avro(read, writer.codec.(*avroSchema))
+	case *protoSchema:
+		r.proto(read.root, writer.codec.(*protoSchema).root, "", map[[2]*protoMessage]bool{})
 	}
 	return r.problems
 }

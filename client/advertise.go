@@ -19,6 +19,8 @@ const (
 	advList     = "$HERALD.ADV.LIST"
 	advRenew    = "$HERALD.ADV.RENEW"
 	advWithdraw = "$HERALD.ADV.WITHDRAW"
+	advSample   = "$HERALD.ADV.SAMPLE"
+	advCheck    = "$HERALD.ADV.CHECK"
 )
 
 // advReply is any answer of the advertise service.
@@ -29,6 +31,12 @@ type advReply struct {
 	Total          int                 `json:"total"`
 	Offset         int                 `json:"offset"`
 	Revision       uint64              `json:"revision"`
+	Resumed        bool                `json:"resumed"`
+	Observed       []Observed          `json:"observed"`
+	Undeclared     []Observed          `json:"undeclared"`
+	Nearest        *Nearest            `json:"nearest"`
+	Warnings       []string            `json:"warnings"`
+	Subscribers    int                 `json:"subscribers"`
 }
 
 // advRequest asks the advertise service.
@@ -82,7 +90,18 @@ func (o Owner) Key() string {
 
 // PutAdvertisement declares ad, or changes it, without a handle that renews it:
 // for permanent leases, and for tools. It returns ad as the broker has it.
-func (c *Client) PutAdvertisement(ctx context.Context, ad Advertisement) (*Advertisement, error) {
+func (c *Client) PutAdvertisement(ctx context.Context, ad Advertisement, options ...PutOption) (*Advertisement, error) {
+	var set putting
+	for _, o := range options {
+		o(&set)
+	}
+	if set.force {
+		extra := map[string]json.RawMessage{"force": json.RawMessage("true")}
+		for k, v := range ad.Extra {
+			extra[k] = v
+		}
+		ad.Extra = extra
+	}
 	reply, err := c.advRequest(ctx, "advertise", ad.Name, advPut, ad)
 	if err != nil {
 		return nil, err
@@ -90,8 +109,29 @@ func (c *Client) PutAdvertisement(ctx context.Context, ad Advertisement) (*Adver
 	if reply.Advertisement == nil {
 		return nil, failed("advertise", ad.Name, errors.New("the broker's answer has no advertisement"))
 	}
+	if set.warn != nil {
+		for _, w := range reply.Warnings {
+			set.warn(w)
+		}
+	}
 	return reply.Advertisement, nil
 }
+
+// PutOption changes how an advertisement is put.
+type PutOption func(*putting)
+
+type putting struct {
+	force bool
+	warn  func(string)
+}
+
+// Force puts a schema that is not compatible with the one in use, instead of being
+// refused. It is for the user who put the advertisement.
+func Force() PutOption { return func(p *putting) { p.force = true } }
+
+// OnWarning is told what the broker finds worth a warning (an example that has what looks
+// like a password), instead of nobody. It is called before PutAdvertisement returns.
+func OnWarning(f func(string)) PutOption { return func(p *putting) { p.warn = f } }
 
 // WithdrawAdvertisement ends an advertisement; its topic and messages stay. The
 // owner is needed only when several advertise under the name.
@@ -100,20 +140,37 @@ func (c *Client) WithdrawAdvertisement(ctx context.Context, name string, owner O
 	return err
 }
 
+// AdvertiseOption changes one setting of [Client.Advertise] from its default.
+type AdvertiseOption func(*Publisher)
+
+// OnSubscribers is called with the number of those who read what is advertised
+// (subscriptions, consumers of its topic, operators): with the first one once it is known,
+// and whenever it changes. It is called on one goroutine of the publisher's and must not
+// call Close; default: nobody is told.
+func OnSubscribers(f func(n int)) AdvertiseOption {
+	return func(p *Publisher) { p.onSubscribers = f }
+}
+
 // Advertise declares what will be published and returns the handle to do it
 // with. The lease is renewed until the handle is closed; when the connection or
 // the broker was away for longer than the lease, it is declared again. With Keep
 // set the topic exists when Advertise returns, and [Publisher.Send] stores.
-func (c *Client) Advertise(ctx context.Context, ad Advertisement) (*Publisher, error) {
+func (c *Client) Advertise(ctx context.Context, ad Advertisement, options ...AdvertiseOption) (*Publisher, error) {
 	got, err := c.PutAdvertisement(ctx, ad)
 	if err != nil {
 		return nil, err
 	}
 	life, cancel := context.WithCancel(context.Background())
-	p := &Publisher{client: c, want: ad, cancel: cancel, done: make(chan struct{}), ad: *got}
+	p := &Publisher{client: c, want: ad, cancel: cancel, done: make(chan struct{}), ad: *got, told: make(chan *nats.Msg, 16)}
+	for _, o := range options {
+		o(p)
+	}
 	if !c.adopt(p) {
 		cancel()
 		return nil, &Error{Op: "advertise", Target: ad.Name, Kind: ErrClosed, Err: errors.New("the client is closed")}
+	}
+	if p.onSubscribers != nil {
+		p.watchSubscribers()
 	}
 	go p.renew(life)
 	return p, nil
@@ -121,16 +178,22 @@ func (c *Client) Advertise(ctx context.Context, ad Advertisement) (*Publisher, e
 
 // Publisher sends what was advertised.
 type Publisher struct {
-	client *Client
-	want   Advertisement
-	cancel context.CancelFunc
-	done   chan struct{} // closed when renewing has ended
+	client        *Client
+	want          Advertisement
+	onSubscribers func(int)
+	cancel        context.CancelFunc
+	done          chan struct{} // closed when renewing has ended
 
 	close sync.Once
 	err   error
 
 	mu sync.Mutex
 	ad Advertisement
+
+	// Owned by Advertise until renew starts, by renew then.
+
+	told chan *nats.Msg // of subscribers
+	sub  *nats.Subscription
 }
 
 // Advertisement is what was advertised, as the broker has it.
@@ -182,38 +245,96 @@ func (p *Publisher) Close() error {
 	return p.err
 }
 
-// renew keeps the lease alive: three times per lease, and after each reconnect.
+// renew keeps the lease alive: three times per lease, and after each reconnect. It tells
+// of subscribers besides.
 func (p *Publisher) renew(ctx context.Context) {
 	defer close(p.done)
+	var ticks <-chan time.Time
 	lease := p.Advertisement().Lease
-	if lease.Mode == LeasePermanent {
-		return
+	// A permanent one has nothing to renew but, where it is exclusive, the right to publish.
+	renews := lease.Mode != LeasePermanent || p.want.Exclusive
+	if lease.Mode != LeasePermanent {
+		every := time.Duration(lease.TTL) / 3
+		if every <= 0 {
+			every = 10 * time.Second
+		}
+		ticker := time.NewTicker(every)
+		defer ticker.Stop()
+		ticks = ticker.C
 	}
-	every := time.Duration(lease.TTL) / 3
-	if every <= 0 {
-		every = 10 * time.Second
-	}
-	ticker := time.NewTicker(every)
-	defer ticker.Stop()
 	back := p.client.nc.StatusChanged(nats.CONNECTED)
 	defer p.client.nc.RemoveStatusListener(back)
+	defer p.unwatchSubscribers()
 	for {
+		again := false
 		select {
 		case <-ctx.Done():
 			return
-		case <-ticker.C:
+		case m := <-p.told:
+			p.tellSubscribers(m)
+			continue
+		case <-ticks:
 		case _, open := <-back:
 			if !open {
 				back = nil
 				continue
 			}
+			again = true
 		}
 		if !p.client.nc.IsConnected() {
 			continue
 		}
-		if err := p.renewOnce(ctx); err != nil && ctx.Err() == nil {
-			p.client.set.onError(err)
+		if renews {
+			if err := p.renewOnce(ctx); err != nil && ctx.Err() == nil {
+				p.client.set.onError(err)
+			}
 		}
+		if again && p.onSubscribers != nil {
+			p.watchSubscribers()
+		}
+	}
+}
+
+// watchSubscribers asks the broker to tell how many read, now and whenever it changes.
+func (p *Publisher) watchSubscribers() {
+	p.unwatchSubscribers()
+	nc := p.client.nc
+	inbox := nc.NewInbox()
+	sub, err := nc.ChanSubscribe(inbox, p.told)
+	if err == nil {
+		p.sub = sub
+		var body []byte
+		body, err = json.Marshal(map[string]any{"name": p.want.Name, "owner": p.want.Owner.Key(), "subscribers": true})
+		if err == nil {
+			err = nc.PublishRequest(advGet, inbox, body)
+		}
+	}
+	if err != nil {
+		p.client.set.onError(failed("watch the subscribers of", p.want.Name, err))
+	}
+}
+
+func (p *Publisher) unwatchSubscribers() {
+	if p.sub != nil {
+		_ = p.sub.Unsubscribe() // fails only on a closed connection
+		p.sub = nil
+	}
+}
+
+func (p *Publisher) tellSubscribers(m *nats.Msg) {
+	if p.sub == nil || m.Subject != p.sub.Subject {
+		return // of an inbox before
+	}
+	var reply struct {
+		Subscribers *int                `json:"subscribers"`
+		Error       *jetstream.APIError `json:"error"`
+	}
+	err := json.Unmarshal(m.Data, &reply)
+	switch {
+	case err == nil && reply.Subscribers != nil:
+		p.onSubscribers(*reply.Subscribers)
+	case reply.Error != nil:
+		p.client.set.onError(failed("watch the subscribers of", p.want.Name, reply.Error))
 	}
 }
 

@@ -27,6 +27,15 @@ type Advertisement struct {
 	Keep        *Keep    `json:"durable,omitempty"`
 	Lease       Lease    `json:"lease,omitzero"`
 
+	HeadersSchema json.RawMessage   `json:"headers_schema,omitempty"` // JSON Schema of the headers
+	KeyBy         *KeyBy            `json:"key,omitempty"`
+	TimeBy        *TimeBy           `json:"time,omitempty"`
+	Examples      []json.RawMessage `json:"examples,omitempty"`
+	Lifecycle     *Lifecycle        `json:"lifecycle,omitempty"`
+	Enforce       string            `json:"enforce,omitempty"`   // off, warn, reject, quarantine
+	Exclusive     bool              `json:"exclusive,omitempty"` // only holders may publish
+	Lineage       []string          `json:"lineage,omitempty"`   // what it is made from
+
 	// Set by the broker.
 
 	ID       string    `json:"id,omitempty"`
@@ -34,6 +43,7 @@ type Advertisement struct {
 	Revision uint64    `json:"revision,omitempty"`
 	Created  time.Time `json:"created,omitzero"`
 	Changed  time.Time `json:"changed,omitzero"`
+	By       string    `json:"by,omitempty"` // the user that put it
 
 	Extra map[string]json.RawMessage `json:"-"` // fields unknown to this type
 }
@@ -54,7 +64,43 @@ type Schema struct {
 	Ref     string          `json:"ref,omitempty"`    // or where it is
 	SHA256  string          `json:"sha256,omitempty"` // of Inline, filled in by the broker
 	Version string          `json:"version,omitempty"`
-	Compat  string          `json:"compat,omitempty"` // none, backward, forward, full
+	Compat  string          `json:"compat,omitempty"`  // none, backward, forward, full
+	Message string          `json:"message,omitempty"` // the payloads' message, of protobuf
+}
+
+// Text is an inline schema as its language wants it: the text of a JSON string, else the
+// JSON itself; "" without one.
+func (s *Schema) Text() string {
+	if s == nil || len(s.Inline) == 0 {
+		return ""
+	}
+	var text string
+	if s.Inline[0] == '"' && json.Unmarshal(s.Inline, &text) == nil {
+		return text
+	}
+	return string(s.Inline)
+}
+
+// KeyBy says where the key of a message is. One of the three is set.
+type KeyBy struct {
+	Header  string `json:"header,omitempty"`
+	Pointer string `json:"pointer,omitempty"` // JSON pointer into the payload
+	Token   string `json:"token,omitempty"`   // a named token of the subject
+}
+
+// TimeBy says where the time of a message is: in a header or at a pointer.
+type TimeBy struct {
+	Header  string `json:"header,omitempty"`
+	Pointer string `json:"pointer,omitempty"`
+	Unit    string `json:"unit,omitempty"` // rfc3339, s, ms, us, ns
+	Zone    string `json:"zone,omitempty"`
+}
+
+// Lifecycle says how far an advertisement can be relied on.
+type Lifecycle struct {
+	Stage      string `json:"stage,omitempty"` // draft, stable, deprecated
+	ReplacedBy string `json:"replaced_by,omitempty"`
+	Sunset     string `json:"sunset,omitempty"` // a date
 }
 
 // Rate is how much is to be expected, in words: "50/s", "64KiB".
@@ -119,7 +165,7 @@ func (d *Duration) UnmarshalJSON(b []byte) error {
 type plainAdvertisement Advertisement
 
 // advertisementFields are the names of the fields that the type has.
-var advertisementFields = []string{"name", "subject", "role", "kind", "summary", "description", "tags", "owner", "content_type", "schema", "rate", "durable", "lease", "id", "pattern", "revision", "created", "changed"}
+var advertisementFields = []string{"name", "subject", "role", "kind", "summary", "description", "tags", "owner", "content_type", "schema", "rate", "durable", "lease", "headers_schema", "key", "time", "examples", "lifecycle", "enforce", "exclusive", "lineage", "id", "pattern", "revision", "created", "changed", "by"}
 
 // UnmarshalJSON keeps unknown fields in Extra.
 func (a *Advertisement) UnmarshalJSON(b []byte) error {

@@ -19,12 +19,22 @@ type Query struct {
 	Name    string // only this name
 	Team    string // only of this team
 	Tag     string // only with this tag
+	Role    string // only of this role
+	Kind    string // only of this kind
+
+	// By what is really published. A watch does not look at them.
+
+	Silent    bool // only those quiet for longer than they say
+	Unused    bool // only those that nobody reads
+	Violating bool // only those with messages that don't conform
 }
 
 func (q Query) matches(ad *Advertisement) bool {
 	return (q.Name == "" || q.Name == ad.Name) &&
 		(q.Team == "" || q.Team == ad.Owner.Team) &&
 		(q.Tag == "" || slices.Contains(ad.Tags, q.Tag)) &&
+		(q.Role == "" || q.Role == ad.Role) &&
+		(q.Kind == "" || q.Kind == ad.Kind) &&
 		(q.Subject == "" || overlap(q.Subject, ad.Pattern()))
 }
 
@@ -40,12 +50,22 @@ func (q Query) wire() map[string]any {
 	if q.Tag != "" {
 		m["tags"] = []string{q.Tag}
 	}
+	for name, text := range map[string]string{"role": q.Role, "kind": q.Kind} {
+		if text != "" {
+			m[name] = text
+		}
+	}
 	return m
 }
 
 func (q Query) at(offset int) map[string]any {
 	m := q.wire()
 	m["offset"] = offset
+	for name, on := range map[string]bool{"silent": q.Silent, "unused": q.Unused, "violating": q.Violating} {
+		if on {
+			m[name] = true
+		}
+	}
 	return m
 }
 
@@ -70,10 +90,26 @@ func overlap(a, b string) bool {
 // Discover returns the advertisements that match, sorted by name, as they were
 // at one moment.
 func (c *Client) Discover(ctx context.Context, q Query) ([]Advertisement, error) {
-	matching := []Advertisement{}
+	found, err := c.discover(ctx, q, false)
+	if err != nil {
+		return nil, err
+	}
+	ads := make([]Advertisement, len(found))
+	for i := range found {
+		ads[i] = found[i].Advertisement
+	}
+	return ads, nil
+}
+
+func (c *Client) discover(ctx context.Context, q Query, observed bool) ([]Discovered, error) {
+	matching := []Discovered{}
 	var revision uint64
 	for offset, restarts := 0, 0; ; {
-		page, err := c.advRequest(ctx, "discover", q.Subject, advList, q.at(offset))
+		question := q.at(offset)
+		if observed {
+			question["observed"] = true
+		}
+		page, err := c.advRequest(ctx, "discover", q.Subject, advList, question)
 		if err != nil {
 			return nil, err
 		}
@@ -85,13 +121,20 @@ func (c *Client) Discover(ctx context.Context, q Query) ([]Advertisement, error)
 		}
 		revision = page.Revision
 		for i := range page.Advertisements {
-			if q.matches(&page.Advertisements[i]) {
-				matching = append(matching, page.Advertisements[i])
+			if !q.matches(&page.Advertisements[i]) {
+				continue
 			}
+			d := Discovered{Advertisement: page.Advertisements[i]}
+			if i < len(page.Observed) {
+				d.Observed = &page.Observed[i]
+			}
+			matching = append(matching, d)
 		}
 		offset += len(page.Advertisements)
 		if offset >= page.Total || len(page.Advertisements) == 0 {
-			slices.SortStableFunc(matching, func(a, b Advertisement) int { return strings.Compare(a.Name, b.Name) })
+			slices.SortStableFunc(matching, func(a, b Discovered) int {
+				return strings.Compare(a.Advertisement.Name, b.Advertisement.Name)
+			})
 			return matching, nil
 		}
 	}
@@ -147,10 +190,11 @@ type Watch struct {
 
 	// Owned by Watch until run starts, by run then.
 
-	sub    *nats.Subscription
-	known  map[advKey]Advertisement
-	now    map[advKey]Advertisement // what is there, until the broker says that this was all
-	caught bool                     // handle has had Caught
+	sub      *nats.Subscription
+	revision uint64 // of the last change that handle was told of
+	known    map[advKey]Advertisement
+	now      map[advKey]Advertisement // what is there, until the broker says that this was all
+	caught   bool                     // handle has had Caught
 }
 
 // watchPause is how long a watch waits before it asks again.
@@ -190,6 +234,9 @@ func (w *Watch) begin(ctx context.Context) error {
 	w.sub = sub
 	question := w.query.wire()
 	question["watch"] = true
+	if w.caught {
+		question["since"] = w.revision
+	}
 	body, err := json.Marshal(question)
 	if err == nil {
 		err = w.client.nc.PublishRequest(advList, inbox, body)
@@ -208,7 +255,10 @@ func (w *Watch) begin(ctx context.Context) error {
 			if m.Subject != inbox {
 				continue // of the inbox before
 			}
-			_, err := advAnswer("watch", "advertisements", m)
+			reply, err := advAnswer("watch", "advertisements", m)
+			if err == nil && reply.Resumed {
+				w.now = nil // only what changed comes
+			}
 			return err
 		}
 	}
@@ -283,8 +333,11 @@ func (w *Watch) message(m *nats.Msg) bool {
 	}
 	switch {
 	case e.Kind == Caught:
-		w.compare(e)
-		w.now = nil
+		if w.now != nil {
+			w.compare(e)
+			w.now = nil
+		}
+		w.revision = e.Revision
 	case e.Advertisement == nil:
 		return false
 	case w.now != nil: // Current
@@ -295,6 +348,7 @@ func (w *Watch) message(m *nats.Msg) bool {
 		}
 	default:
 		w.apply(e)
+		w.revision = max(w.revision, e.Revision)
 	}
 	return true
 }

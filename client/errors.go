@@ -126,7 +126,7 @@ func classifyCode(code, status int) error {
 		return ErrNoSpace
 	case 10149:
 		return ErrNotFound
-	case 10109, 10110, 10111, 10060: // sealed, purge, rollup, expected stream
+	case 10109, 10110, 10111, 10060, 20031: // sealed, purge, rollup, expected stream; not as advertised
 		return ErrRefused
 	}
 	switch {

@@ -300,9 +300,8 @@ func (a *Advertisement) checkSchema() *topics.Fault {
 	if err != nil {
 		return badAdvertisement("schema.inline", err.Error())
 	}
-	sum := sha256.Sum256(text)
-	digest := hex.EncodeToString(sum[:])
-	if s.SHA256 != "" && !strings.EqualFold(s.SHA256, digest) {
+	digest := digestOf(text)
+	if s.SHA256 != "" && !strings.EqualFold(s.SHA256, digest) && !strings.EqualFold(s.SHA256, digestOf(unescaped(s.Inline))) {
 		return badAdvertisement("schema.sha256", "is not the digest of the inline schema, which is "+digest)
 	}
 	s.SHA256 = digest
@@ -322,17 +321,37 @@ func (s *Schema) Text() string {
 	return string(text)
 }
 
+func digestOf(text []byte) string {
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
+}
+
 // schemaText returns what the digest of an inline schema is of: the text of a JSON
-// string (a schema that isn't JSON comes as one), else the JSON without white space.
+// string (a schema that isn't JSON comes as one), else the JSON without white space,
+// with <, > and & escaped. JSON that goes through Go's encoder comes out with them
+// escaped, so that the digest has to be that of both.
 func schemaText(inline json.RawMessage) ([]byte, error) {
 	if inline[0] == '"' {
 		var t string
 		err := json.Unmarshal(inline, &t)
 		return []byte(t), err
 	}
+	var b, escaped bytes.Buffer
+	if err := json.Compact(&b, inline); err != nil {
+		return nil, err
+	}
+	json.HTMLEscape(&escaped, b.Bytes())
+	return escaped.Bytes(), nil
+}
+
+// unescaped is the JSON without white space, as somebody who knows nothing of escaping
+// takes the digest of it.
+func unescaped(inline json.RawMessage) []byte {
 	var b bytes.Buffer
-	err := json.Compact(&b, inline)
-	return b.Bytes(), err
+	if json.Compact(&b, inline) != nil {
+		return nil
+	}
+	return b.Bytes()
 }
 
 // Pattern turns a subject with named tokens into one with wildcards: {name}

@@ -93,6 +93,26 @@ func TestUnknownFieldsAreKept(t *testing.T) {
 	}
 }
 
+// What is sent back, or kept, must be the same advertisement: JSON escapes <, > and &
+// on its way.
+func TestDigestsOutliveTheEncoder(t *testing.T) {
+	for _, schema := range []string{`{"pattern":"^<a&b>$"}`, `{"pattern":"^\u003ca\u0026b\u003e$"}`, `"message A { /* <&> */ }"`, `{ "x" : 1 }`} {
+		body := `{"name":"a","subject":"a","schema":{"format":"json-schema","inline":` + schema + `}}`
+		a, f := ParseAdvertisement([]byte(body))
+		if f != nil {
+			t.Fatal(f)
+		}
+		again, f := ParseAdvertisement(a.Body())
+		if f != nil || again.Schema.SHA256 != a.Schema.SHA256 {
+			t.Errorf("%s: %v, or another digest", schema, f)
+		}
+	}
+	// The digest of the plain text is taken too.
+	if _, f := ParseAdvertisement([]byte(`{"name":"a","subject":"a","schema":{"format":"json-schema","inline":{"p":"<"},"sha256":"` + digestOf([]byte(`{"p":"<"}`)) + `"}}`)); f != nil {
+		t.Error(f)
+	}
+}
+
 func TestDefaultsOfALease(t *testing.T) {
 	a, f := ParseAdvertisement([]byte(`{"name":"a","subject":"a"}`))
 	if f != nil {

@@ -161,13 +161,17 @@ func (e *Engine) reconcile() {
 		there := map[uint64]*catalogue.Operator{}
 		for _, o := range e.state.Operators("") {
 			there[o.ID] = o
-			if u := e.unit(unitKey{id: o.ID}, o); u != nil {
-				u.update(o)
+			for _, k := range instances(o) {
+				if u := e.unit(k, o); u != nil {
+					u.update(o)
+				}
 			}
 		}
 		for _, u := range e.all() {
-			if there[u.id] == nil || !u.group.Local() {
-				e.end(u, there[u.id] == nil)
+			o := there[u.id]
+			over := o == nil || homeOf(o, u.slot) == 0
+			if over || !u.group.Local() {
+				e.end(u, over)
 			}
 		}
 		e.sweepProducers(there)
@@ -192,7 +196,7 @@ func (e *Engine) unit(k unitKey, o *catalogue.Operator) *unit {
 	if o == nil {
 		return nil
 	}
-	g := e.state.Group(o.Group)
+	g := e.state.Group(homeOf(o, k.slot))
 	if g == nil || !g.Local() {
 		return nil
 	}
@@ -246,12 +250,12 @@ func (e *Engine) Stepped(_ *state.Group, s state.Step) {
 }
 
 // Declared is for state.Hooks.OnProducer.
-func (e *Engine) Declared(_ *state.Group, p state.Epoch) {
-	if u := e.unit(unitKey{id: p.Producer}, nil); u != nil && p.Epoch > 0 {
-		i := item{epoch: p.Epoch, index: p.Index, was: topics.Place{Epoch: p.Was, Seq: p.Seqs[u.slot]}}
-		if p.Was < p.Epoch {
-			u.push(i)
-		}
+func (e *Engine) Declared(g *state.Group, p state.Epoch) {
+	if p.Epoch <= p.Was {
+		return
+	}
+	for _, u := range e.instancesIn(g, p.Producer) {
+		u.push(item{epoch: p.Epoch, index: p.Index, was: topics.Place{Epoch: p.Was, Seq: p.Seqs[u.slot]}})
 	}
 }
 
@@ -314,7 +318,13 @@ func (e *Engine) Flush(g *state.Group, i topics.Index) {
 	}
 }
 
-func (e *Engine) dir(id uint64) string { return filepath.Join(e.o.Dir, strconv.FormatUint(id, 10)) }
+func (e *Engine) dir(k unitKey) string {
+	name := strconv.FormatUint(k.id, 10)
+	if k.slot != 0 {
+		name += "-" + strconv.FormatUint(uint64(k.slot), 10)
+	}
+	return filepath.Join(e.o.Dir, name)
+}
 
 // sweepProducers removes the producers of operators that are gone, on the leaders of
 // their groups.

@@ -15,7 +15,7 @@ import (
 // journal opens the unit's files. Damaged ones are put aside: the state is then fetched
 // from another replica.
 func (u *unit) journal() (*opstate.Durable, error) {
-	dir := u.e.dir(u.id)
+	dir := u.e.dir(u.unitKey)
 	s, err := opstate.Open(dir)
 	if !errors.Is(err, opstate.ErrDelta) {
 		return s, err

@@ -79,6 +79,14 @@ type StateEntry struct {
 	Value string `json:"value"`
 }
 
+// StateAnswer is the answer to STATE.
+type StateAnswer struct {
+	Keys    int64        `json:"keys"`
+	Bytes   int64        `json:"bytes"`
+	Entries []StateEntry `json:"entries"`
+	Led     int          `json:"-"` // instances that are led where it was asked
+}
+
 func (s *service) state(ctx context.Context, account string, r *Request) (any, error) {
 	o := s.e.state.Operator(account, r.Name)
 	if o == nil {
@@ -88,42 +96,58 @@ func (s *service) state(ctx context.Context, account string, r *Request) (any, e
 	if err != nil {
 		return nil, err
 	}
-	g := s.e.state.Group(o.Group)
-	if g == nil || g.IsLeader() || s.e.o.Peers == nil {
-		return s.stateHere(account, body)
+	all, err := s.stateHere(account, body)
+	if err != nil {
+		return nil, err
 	}
-	out := json.RawMessage(nil)
-	s.nodes(ctx, []string{g.Leader()}, asked{account, "STATE", body}, func(_ string, b []byte) { out = b })
-	if out == nil {
+	s.nodes(ctx, s.e.nodesOf(o), asked{account, "STATE", body}, func(_ string, b []byte) {
+		var some StateAnswer
+		if json.Unmarshal(b, &some) == nil && some.Entries != nil {
+			all.Keys, all.Bytes = all.Keys+some.Keys, all.Bytes+some.Bytes
+			all.Entries, all.Led = append(all.Entries, some.Entries...), all.Led+1
+		}
+	})
+	if all.Led == 0 {
 		return nil, refuse(503, "the operator's group has no leader now; try again")
 	}
-	return out, nil
+	slices.SortStableFunc(all.Entries, func(a, b StateEntry) int { return cmp.Or(cmp.Compare(a.Node, b.Node), strings.Compare(a.Key, b.Key)) })
+	all.Entries = all.Entries[:min(len(all.Entries), limitOf(r))]
+	return all, nil
 }
 
-func (s *service) stateHere(account string, body []byte) (any, error) {
+func limitOf(r *Request) int { return min(cmp.Or(r.Limit, 100), 1000) }
+
+// stateHere is the state of the instances that are led on this node; Entries is nil when
+// there is none.
+func (s *service) stateHere(account string, body []byte) (*StateAnswer, error) {
 	var r Request
 	if err := json.Unmarshal(body, &r); err != nil {
 		return nil, refuse(400, "request body: %v", err)
 	}
-	u := s.here(account, r.Name)
-	if u == nil || u.store.Load() == nil {
-		return nil, refuse(503, "there is no state here")
-	}
-	limit := min(cmp.Or(r.Limit, 100), 1000)
-	entries := []StateEntry{}
-	err := u.store.Load().Scan([]byte("s"), []byte("t"), func(key, v []byte) bool {
-		node, own := engine.OfNode(key)
-		if own || len(key) < 5 || r.Key != "" && !strings.Contains(string(key[5:]), r.Key) {
-			return true
+	limit, out := limitOf(&r), &StateAnswer{}
+	for _, u := range s.here(account, r.Name) {
+		if !u.group.IsLeader() || u.store.Load() == nil {
+			continue
 		}
-		entries = append(entries, StateEntry{node, printable(key[5:]), printable(v)})
-		return len(entries) < limit
-	})
-	if err != nil {
-		return nil, err
+		if out.Led++; out.Entries == nil {
+			out.Entries = []StateEntry{}
+		}
+		most := len(out.Entries) + limit
+		err := u.store.Load().Scan([]byte("s"), []byte("t"), func(key, v []byte) bool {
+			node, own := engine.OfNode(key)
+			if own || len(key) < 5 || r.Key != "" && !strings.Contains(string(key[5:]), r.Key) {
+				return true
+			}
+			out.Entries = append(out.Entries, StateEntry{node, printable(key[5:]), printable(v)})
+			return len(out.Entries) < most
+		})
+		if err != nil {
+			return nil, err
+		}
+		keys, bytes := u.store.Load().Size()
+		out.Keys, out.Bytes = out.Keys+keys, out.Bytes+bytes
 	}
-	keys, bytes := u.store.Load().Size()
-	return map[string]any{"keys": keys, "bytes": bytes, "entries": entries}, nil
+	return out, nil
 }
 
 func printable(b []byte) string {

@@ -1,9 +1,13 @@
 package operate
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
-	return prometheus.NewDesc("herald_operator_"+name, help, append([]string{"account", "operator"}, labels...), nil)
+	return prometheus.NewDesc("herald_operator_"+name, help, append([]string{"account", "operator", "instance"}, labels...), nil)
 }
 
 var (
@@ -41,7 +45,7 @@ func (e *Engine) Collect(ch chan<- prometheus.Metric) {
 	for _, u := range e.all() {
 		o, r := u.op.Load(), u.report()
 		put := func(d *prometheus.Desc, t prometheus.ValueType, v float64, labels ...string) {
-			ch <- prometheus.MustNewConstMetric(d, t, v, append([]string{o.Account, o.Name}, labels...)...)
+			ch <- prometheus.MustNewConstMetric(d, t, v, append([]string{o.Account, o.Name, strconv.Itoa(max(u.instance(), 1))}, labels...)...)
 		}
 		leads := 0.0
 		if r.Leads {

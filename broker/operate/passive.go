@@ -81,7 +81,7 @@ func (u *unit) keepBehind() error {
 		p.log.Begin(u.epoch, st.Seq())
 		return nil
 	}
-	log, err := opstate.OpenStepLog(u.e.dir(u.id), u.epoch, st.Seq())
+	log, err := opstate.OpenStepLog(u.e.dir(u.unitKey), u.epoch, st.Seq())
 	if err != nil {
 		return err
 	}

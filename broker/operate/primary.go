@@ -281,7 +281,10 @@ func (u *unit) step(now stream.Time, sent []engine.Sent) (done bool, err error) 
 		why := err.Error()
 		var at *catalogue.Skipped
 		if stopped != nil && stopped.At.Sequence > 0 {
-			at = &catalogue.Skipped{Input: stopped.At.Input, Sequence: stopped.At.Sequence}
+			at = &catalogue.Skipped{Input: stopped.At.Input, Sequence: stopped.At.Sequence, Instance: u.instance()}
+			if stopped.Shared {
+				at.Instance = 0
+			}
 		}
 		if stopped != nil && stopped.Stack != nil {
 			u.note("error", "%s", stopped.Stack)
@@ -355,7 +358,11 @@ func (u *unit) withOrigin(header []byte, from origin) []byte {
 	b = append(append(b, operator...), "\r\n"+headerOrigin+": "...)
 	b = append(strconv.AppendUint(b, from.epoch, 10), ':')
 	b = append(strconv.AppendUint(b, from.seq, 10), ':')
-	b = append(strconv.AppendInt(b, int64(from.index), 10), "\r\n"...)
+	b = strconv.AppendInt(b, int64(from.index), 10)
+	if n := u.instance(); n > 0 {
+		b = strconv.AppendInt(append(b, ':'), int64(n), 10)
+	}
+	b = append(b, "\r\n"...)
 	if from.id != "" {
 		b = append(append(append(b, headerID+": "...), from.id...), "\r\n"...)
 	}

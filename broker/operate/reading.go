@@ -84,7 +84,7 @@ func (u *unit) read(input int, from topics.Sequence, most, bytes int) ([]topics.
 		defer cancel()
 		messages, next, err = u.e.o.Fetch(ctx, t, in.Subjects, from)
 	}
-	if s := o.Skip; s != nil && s.Input == input {
+	if s := o.Skip; s != nil && s.Input == input && (s.Instance == 0 || s.Instance == u.instance()) {
 		messages = slices.DeleteFunc(messages, func(m topics.Message) bool { return m.Sequence == s.Sequence })
 	}
 	return messages, next, err

@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"slices"
@@ -16,6 +17,7 @@ import (
 // Report is what one node has of an operator.
 type Report struct {
 	Node      string         `json:"node"`
+	Instance  int            `json:"instance,omitempty"` // of several, from 1
 	Leads     bool           `json:"leads"`
 	Epoch     uint64         `json:"epoch"`
 	Seq       uint64         `json:"seq"` // the last step taken in
@@ -59,38 +61,56 @@ func (s *service) reports(ctx context.Context, account string, o *catalogue.Oper
 	all := []Report{}
 	body, _ := json.Marshal(Request{Name: o.Name}) // can't fail
 	if here, err := s.report(account, body); err == nil {
-		all = append(all, *here)
+		all = append(all, here...)
 	}
-	if g := s.e.state.Group(o.Group); g != nil {
-		s.nodes(ctx, g.Nodes(), asked{account, "REPORT", body}, func(_ string, b []byte) {
-			var rep Report
-			if json.Unmarshal(b, &rep) == nil && rep.Node != "" {
-				all = append(all, rep)
-			}
-		})
-	}
-	slices.SortFunc(all, func(a, b Report) int { return strings.Compare(a.Node, b.Node) })
+	s.nodes(ctx, s.e.nodesOf(o), asked{account, "REPORT", body}, func(_ string, b []byte) {
+		var some []Report
+		if json.Unmarshal(b, &some) == nil {
+			all = append(all, some...)
+		}
+	})
+	slices.SortFunc(all, func(a, b Report) int {
+		return cmp.Or(cmp.Compare(a.Instance, b.Instance), strings.Compare(a.Node, b.Node))
+	})
 	return all
 }
 
-func (s *service) report(account string, body []byte) (*Report, error) {
+// report is what this node has of an operator, a Report for each instance.
+func (s *service) report(account string, body []byte) ([]Report, error) {
 	var r Request
 	if err := json.Unmarshal(body, &r); err != nil {
 		return nil, refuse(400, "request body: %v", err)
 	}
-	u := s.here(account, r.Name)
-	if u == nil {
-		return nil, catalogue.FaultNoOperator
+	all := []Report{}
+	for _, u := range s.here(account, r.Name) {
+		all = append(all, *u.report())
 	}
-	return u.report(), nil
+	return all, nil
 }
 
-func (s *service) here(account, name string) *unit {
+// here returns an operator's units on this node.
+func (s *service) here(account, name string) (all []*unit) {
 	o := s.e.state.Operator(account, name)
 	if o == nil {
 		return nil
 	}
-	return s.e.unit(unitKey{id: o.ID}, o)
+	for _, k := range instances(o) {
+		if u := s.e.unit(k, o); u != nil {
+			all = append(all, u)
+		}
+	}
+	return all
+}
+
+// nodesOf returns the nodes where an operator lives.
+func (e *Engine) nodesOf(o *catalogue.Operator) (nodes []string) {
+	for _, id := range o.Homes() {
+		if g := e.state.Group(id); g != nil {
+			nodes = append(nodes, g.Nodes()...)
+		}
+	}
+	slices.Sort(nodes)
+	return slices.Compact(nodes)
 }
 
 // report says how far this node is.
@@ -102,6 +122,7 @@ func (u *unit) report() *Report {
 	r.Stats, r.Log = u.stats, slices.Clone(u.log)
 	r.Faulty = u.quarantined
 	u.mu.Unlock()
+	r.Instance = u.instance()
 	r.Node, r.Leads = u.e.state.ServerName(), u.group.IsLeader()
 	if p := u.e.o.Peers; p != nil {
 		r.Node = p.Name()

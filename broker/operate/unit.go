@@ -191,6 +191,12 @@ func (u *unit) ended() bool {
 	}
 }
 
+// share is which of the operator's instances it is.
+func (u *unit) share() engine.Share {
+	_, index := layoutOf(u.slot)
+	return engine.Share{Index: index, Of: u.g.Partitions}
+}
+
 // outboxEpoch numbers the outbox's parcels: it is another one when what they were is lost.
 func (u *unit) outboxEpoch() uint64 { return max(u.op.Load().Outbox, 1) }
 
@@ -306,7 +312,7 @@ func (u *unit) reopen() error {
 		u.watch()
 	}
 	inst, err := engine.Open(u.g, u.store.Load(), engine.Options{
-		Operator: u.id, Partition: u.slot, Epoch: u.epoch, Clock: stream.Time(o.Began),
+		Operator: u.id, Partition: u.slot, Epoch: u.epoch, Clock: stream.Time(o.Began), Share: u.share(),
 	})
 	if err != nil {
 		return err

@@ -65,8 +65,6 @@ func (s *service) plan(ctx context.Context, account string, r *Request, ids map[
 		return nil, nil, refuse(400, "%v", err)
 	}
 	switch {
-	case g.Partitions > 1:
-		return nil, nil, refuse(400, "%d partitions are not there yet: only 1 is", g.Partitions)
 	case g.State.Pebble:
 		return nil, nil, refuse(400, "the backend pebble is not there yet: memory is")
 	}
@@ -109,6 +107,7 @@ func (s *service) plan(ctx context.Context, account string, r *Request, ids map[
 			first, o.Group = name, t.Group().ID()
 		}
 	}
+	o.Groups = s.e.spread(o.Group, g.Partitions)
 	return g, o, nil
 }
 
@@ -186,7 +185,10 @@ func (s *service) update(ctx context.Context, account string, r *Request) (any, 
 	if err != nil {
 		return nil, err
 	}
-	o.Group, o.Outbox = old.Group, old.Outbox
+	if n := len(old.Homes()); n != max(g.Partitions, 1) {
+		return nil, refuse(400, "it has %d partitions, and %d can't be had by an update yet", n, g.Partitions)
+	}
+	o.Group, o.Groups, o.Layout, o.Outbox = old.Group, old.Groups, old.Layout, old.Outbox
 	o.Epoch, o.Revision = old.Epoch+1, old.Revision+1
 	if r.Reset && old.Lost {
 		o.Outbox = o.Epoch

@@ -22,13 +22,14 @@ type executor struct {
 	i    *Instance
 	byID map[uint16]int // node's index by the place of its state
 
-	overlay  *state.Overlay
-	now      moment
-	event    stream.Time        // how far event time has come, as nodes see it
-	saved    *eventtime.Tracker // as it was before the record
-	reads    []Read
-	outputs  []Output
-	routes   []topics.TopicID
+	overlay *state.Overlay
+	now     moment
+	event   stream.Time        // how far event time has come, as nodes see it
+	saved   *eventtime.Tracker // as it was before the record
+	reads   []Read
+	outputs []Output
+	routes  []topics.TopicID
+	sharing
 	trimmed  bool // what was sent has been taken out of the outbox
 	inBytes  int
 	outBytes int
@@ -57,6 +58,7 @@ type counter struct {
 func (x *executor) init(i *Instance) {
 	x.i = i
 	x.byID = map[uint16]int{}
+	x.initSharing()
 	x.flows = make([][2]uint64, len(i.graph.Nodes))
 	for n, node := range i.graph.Nodes {
 		x.byID[node.ID] = n
@@ -120,10 +122,14 @@ func (x *executor) back(m mark) {
 	x.uncount(m.counts, 0)
 	x.now.tracker.CopyFrom(x.saved)
 	x.event, x.now.timers, x.draws, x.depth = m.event, m.timers, m.draws, 0
+	x.owned = true
 	x.firing, x.windows = false, 0
 }
 
 func (x *executor) count(node uint16, name string, n uint64) {
+	if !x.told() {
+		return
+	}
 	c := counter{node, name}
 	x.counts[c] += n
 	x.written, x.added = append(x.written, c), append(x.added, n)
@@ -131,6 +137,9 @@ func (x *executor) count(node uint16, name string, n uint64) {
 
 // tick counts a record in (0) or out (1) of a node.
 func (x *executor) tick(node, out int) {
+	if !x.told() {
+		return
+	}
 	x.flows[node][out]++
 	x.ticks = append(x.ticks, int32(2*node+out))
 }
@@ -176,6 +185,19 @@ func counterKey(c counter) []byte {
 
 // deliver passes a record to a node's port or a sink.
 func (x *executor) deliver(e graph.Edge, r *stream.Record) error {
+	pass, owned := x.passes(e, r)
+	if !pass {
+		return nil
+	}
+	was := x.owned
+	x.owned = owned
+	err := x.carry(e, r)
+	x.owned = was
+	return err
+}
+
+// carry is deliver for what is this instance's to work on.
+func (x *executor) carry(e graph.Edge, r *stream.Record) error {
 	if e.Node < 0 {
 		return x.emit(e.Port, r)
 	}
@@ -302,7 +324,7 @@ func (x *executor) failed(f failure) error {
 		id = uint16(0xffff + f.count + 1)
 	}
 	if f.policy == graph.Stop || f.stack != nil {
-		s := &StoppedError{Step: f.name, At: x.at, Err: f.err, Stack: f.stack}
+		s := &StoppedError{Step: f.name, At: x.at, Err: f.err, Stack: f.stack, Shared: !x.owned}
 		if f.r != nil {
 			s.At = f.r.Origin
 		}
@@ -312,7 +334,7 @@ func (x *executor) failed(f failure) error {
 		return s
 	}
 	x.count(id, stream.SideError, 1)
-	if f.policy == graph.Skip {
+	if f.policy == graph.Skip || !x.told() {
 		return nil
 	}
 	r := f.r
@@ -348,6 +370,9 @@ func (x *executor) errorRecord(step string, r *stream.Record, m *topics.Message,
 	list = append(list, value.Field{Name: "record", Value: record})
 	e := *r
 	e.Value = value.OfObject(list...)
+	was := x.owned
+	x.owned = true
+	defer func() { x.owned = was }()
 	for _, to := range x.i.graph.Errors {
 		if err := x.deliver(to, &e); err != nil {
 			return err

@@ -18,6 +18,7 @@ type Options struct {
 	Partition uint32
 	Epoch     uint64
 	Clock     stream.Time // when the operator was deployed, by the log
+	Share     Share
 }
 
 // Instance is one replica's share of an operator: its graph and its state.

@@ -40,6 +40,8 @@ type StoppedError struct {
 	Input string
 	Err   error
 	Stack []byte // of a process function that panicked
+	// Shared: all instances of the operator stop there, and none has taken the record.
+	Shared bool
 }
 
 func (e *StoppedError) Error() string {
@@ -174,6 +176,10 @@ func (x *executor) record(a *Arrival) error {
 		Origin: stream.Position{Input: a.Input, Sequence: a.Message.Sequence},
 	}
 	x.at = r.Origin
+	if share := x.i.o.Share; !share.alone() {
+		x.owned, x.answers = false, share.answers()
+		defer func() { x.owned = true }()
+	}
 	clear(x.alike)
 	pass, err := x.decode(a, r)
 	if err != nil {
@@ -184,8 +190,15 @@ func (x *executor) record(a *Arrival) error {
 		x.now.tracker.Touch(a.Input, x.now.clock)
 		return x.advance()
 	}
-	if x.now.tracker.Observe(a.Input, r.Time, x.now.clock) == eventtime.Suspect {
+	believed := x.now.clock
+	if !x.i.o.Share.alone() {
+		believed = stream.Time(a.Message.Time) // the same for all instances
+	}
+	if x.now.tracker.ObserveBy(a.Input, r.Time, x.now.clock, believed) == eventtime.Suspect {
 		x.count(uint16(0xffff-a.Input), stream.SideSuspect, 1)
+		if !x.told() {
+			return nil
+		}
 		return x.errorRecord(in.Name, r, a.Message, "the timestamp is too far in the future")
 	}
 	for _, e := range in.Out {
@@ -217,6 +230,9 @@ func (x *executor) decode(a *Arrival, r *stream.Record) (pass bool, err error) {
 
 // advance moves the watermark as far as it goes and fires the timers it passes.
 func (x *executor) advance() error {
+	was := x.owned
+	x.owned = true // what waits for a time is this instance's
+	defer func() { x.owned = was }()
 	w, moved := x.now.tracker.Advance(x.now.clock)
 	if !moved && x.now.timers[stream.EventTime] > w {
 		return nil

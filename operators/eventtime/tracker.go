@@ -69,9 +69,15 @@ func New(cfg Config, n int, clock stream.Time) *Tracker {
 // Observe takes the timestamp of a record of an input, in a step with that clock. An
 // idle input that gives a record isn't idle any more.
 func (t *Tracker) Observe(i int, at, clock stream.Time) Verdict {
+	return t.ObserveBy(i, at, clock, clock)
+}
+
+// ObserveBy is Observe where another clock says which timestamps are believed: that by which
+// the record was stored, say, so that all who read it agree.
+func (t *Tracker) ObserveBy(i int, at, clock, by stream.Time) Verdict {
 	t.Touch(i, clock)
 	in := &t.inputs[i]
-	if t.cfg.MaxFuture > 0 && at > later(clock, t.cfg.MaxFuture) {
+	if t.cfg.MaxFuture > 0 && at > later(by, t.cfg.MaxFuture) {
 		return Suspect
 	}
 	in.newest = max(in.newest, at)
@@ -263,4 +269,19 @@ func (t *Tracker) Load(b []byte, clock stream.Time) error {
 	}
 	*t = *fresh
 	return nil
+}
+
+// Merge makes the tracker one for all that others have followed, each the same inputs: as
+// far as the farthest of them. An input is idle when it is for all.
+func (t *Tracker) Merge(others ...*Tracker) {
+	for _, o := range others {
+		t.watermark = max(t.watermark, o.watermark)
+		t.quiet = max(t.quiet, o.quiet) // TimeMax where not all of its inputs are idle
+		for i := range t.inputs {
+			if i < len(o.inputs) {
+				in, other := &t.inputs[i], &o.inputs[i]
+				in.newest, in.last, in.idle = max(in.newest, other.newest), max(in.last, other.last), in.idle && other.idle
+			}
+		}
+	}
 }

@@ -44,6 +44,10 @@ type Options struct {
 	Store state.Store
 	// Open leaves what waits for time waiting.
 	Open bool
+	// Share has only one of several instances run.
+	Share engine.Share
+	// Begin is how many records of each input there were before; nil: none.
+	Begin []topics.Sequence
 }
 
 // Message is what came out.
@@ -129,8 +133,13 @@ func Run(g *graph.Graph, o Options, records ...Record) (*Result, error) {
 		own.Time.IdleAfter = time.Second // so that the end is one
 	}
 	r := &runner{g: &own, o: o, clock: stream.Time(o.Clock.UnixNano()), result: &Result{}, sequences: make([]topics.Sequence, len(g.Inputs))}
+	for in := range r.sequences {
+		if in < len(o.Begin) {
+			r.sequences[in] = o.Begin[in]
+		}
+	}
 	var err error
-	if r.i, err = engine.Open(&own, o.Store, engine.Options{Operator: 1, Epoch: 1, Clock: r.clock}); err != nil {
+	if r.i, err = engine.Open(&own, o.Store, engine.Options{Operator: 1, Epoch: 1, Clock: r.clock, Share: o.Share}); err != nil {
 		return nil, err
 	}
 	if err := r.records(records); err != nil {

@@ -25,8 +25,30 @@ func (c *compiler) finish() {
 	c.class()
 	c.spans()
 	c.recovery()
+	c.partitions()
 	c.places()
 	c.reads()
+}
+
+// partitions tells why an operator can't be run by several instances.
+func (c *compiler) partitions() {
+	if c.g.Partitions <= 1 {
+		return
+	}
+	step, why := c.g.Unspreadable()
+	if why == "" && c.g.Recovery != graph.Active {
+		why = "with recovery " + c.g.Recovery.String() + " there is one instance; use recovery active"
+	}
+	if why == "" {
+		return
+	}
+	at := c.s.Operator.At
+	for i := range c.s.Steps {
+		if c.s.Steps[i].Name == step {
+			at = c.s.Steps[i].At
+		}
+	}
+	c.problem(at, "%d partitions can't be had: %s", c.g.Partitions, why)
 }
 
 // class finds how far the output follows from the input.

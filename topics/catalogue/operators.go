@@ -27,6 +27,10 @@ type Operator struct {
 	Name    string         `json:"name"` // unique in the account
 	Version string         `json:"version,omitempty"`
 	Group   topics.GroupID `json:"group"` // where it lives: that of its first durable output
+	// Groups is where each of its instances lives, if it has several; Group is the first's.
+	Groups []topics.GroupID `json:"groups,omitempty"`
+	// Layout is one higher each time its instances have become others, or live elsewhere.
+	Layout uint32 `json:"layout,omitempty"`
 	// Spec is what the graph is made of, in its canonical form, and Digest its SHA-256.
 	Spec   json.RawMessage `json:"spec"`
 	Digest string          `json:"digest"`
@@ -60,7 +64,20 @@ type Operator struct {
 type Skipped struct {
 	Input    int             `json:"input"`
 	Sequence topics.Sequence `json:"sequence"`
+	// Instance is whose it is, from 1; 0: all instances'.
+	Instance int `json:"instance,omitempty"`
 }
+
+// Homes returns the groups of the operator's instances, one or several.
+func (o *Operator) Homes() []topics.GroupID {
+	if len(o.Groups) > 0 {
+		return o.Groups
+	}
+	return []topics.GroupID{o.Group}
+}
+
+// InstancesMax bounds the instances of an operator.
+const InstancesMax = 120
 
 // OperatorsMax bounds the operators of an account.
 const OperatorsMax = 1000

@@ -134,6 +134,9 @@ func (f *fleet) level(id uint64) {
 			var b strings.Builder
 			fmt.Fprintln(&b, s.Seq())
 			_ = s.Scan(nil, nil, func(k, v []byte) bool { fmt.Fprintf(&b, "%q=%q\n", k, v); return true })
+			if err := s.Close(); err != nil {
+				f.Fatal(err)
+			}
 			texts[b.String()]++
 		}
 		return len(texts) == 1, fmt.Sprint(len(texts), " states")
@@ -141,7 +144,7 @@ func (f *fleet) level(id uint64) {
 }
 
 func TestOutputIsThatOfTheBatchWhilePrimariesAreKilled(t *testing.T) {
-	for _, text := range []string{fmt.Sprintf(counting, "replay"), fmt.Sprintf(windowing, "delta")} {
+	for _, text := range []string{fmt.Sprintf(counting, "replay\nstate: {backend: pebble}"), fmt.Sprintf(windowing, "delta")} {
 		t.Run(strings.Fields(text)[1], func(t *testing.T) {
 			f := startFleet(t)
 			f.any().topics(3)

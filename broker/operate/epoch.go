@@ -111,3 +111,14 @@ func (k kept) Scan(from, to []byte, f func(key, v []byte) bool) error {
 		return !keep || f(key, v)
 	})
 }
+
+// backend is where a graph wants its state.
+func backend(g *graph.Graph) opstate.Backend {
+	switch {
+	case g.State.Pebble:
+		return opstate.PebbleBackend
+	case g.State.Auto:
+		return opstate.AutoBackend
+	}
+	return opstate.MemoryBackend
+}

@@ -242,3 +242,37 @@ func TestRecoveryIsRefusedWhereItCannotBeKept(t *testing.T) {
 		}
 	}
 }
+
+// Whoever takes over has the state open, whatever its size: nothing is loaded, and nothing
+// is fetched.
+func TestTakingOverLoadsNothing(t *testing.T) {
+	f := startFleet(t)
+	f.withTopics()
+	text := fmt.Sprintf(counting, "delta\nstate: {backend: pebble}")
+	o := f.any().deploy(text)
+	const keys = 3000
+	for i := range keys {
+		f.any().publish(fmt.Sprintf(`{"k":"key%d","v":5}`, i))
+	}
+	wait(t, "the output", func() (bool, string) { n := len(f.any().output()); return n == keys, fmt.Sprint(n) })
+	f.level(o.ID)
+	stores := map[string]any{}
+	for name, p := range f.nodes {
+		u := p.ops.unit(o.ID, nil)
+		if !u.store.Load().InFiles() {
+			t.Errorf("the state on %s is not in files", name)
+		}
+		stores[name] = u.store.Load()
+	}
+	f.kill(f.leader().net.Name())
+	f.any().publish(`{"k":"key7","v":6}`)
+	wait(t, "the output after the failure", func() (bool, string) {
+		lines := f.any().output()
+		return len(lines) == keys+1 && strings.HasSuffix(lines[keys], `"n":2,"total":11}`), lines[len(lines)-1]
+	})
+	l := f.leader()
+	u := l.ops.unit(o.ID, nil)
+	if r := u.report(); stores[l.net.Name()] != any(u.store.Load()) || r.Stats.Rebuilt > 0 {
+		t.Errorf("the state was opened or fetched: %+v", r.Stats)
+	}
+}

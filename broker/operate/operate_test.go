@@ -241,9 +241,9 @@ func same(got, want []string) (bool, string) {
 
 func TestOutputIsThatOfTheBatchOverRestarts(t *testing.T) {
 	for _, text := range []string{counting, windowing} {
-		for _, standby := range []string{"delta", "replay"} {
+		for _, standby := range []string{"delta", "replay", "replay\nstate: {backend: pebble}", "delta\nrecovery: passive\ncheckpoint: 50ms"} {
 			text := fmt.Sprintf(text, standby)
-			t.Run(strings.Fields(text)[1]+"-"+standby, func(t *testing.T) {
+			t.Run(strings.Fields(text)[1]+"-"+strings.Fields(standby)[len(strings.Fields(standby))-1], func(t *testing.T) {
 				dir := t.TempDir()
 				p := open(t, dir, nil)
 				p.topics(1)

@@ -19,7 +19,7 @@ import (
 // streamCheckpoint is how a passive standby asks the primary for what has changed: the
 // operator's number u64, the epoch u64 and the step u64 of the state that it has, the slot u32. The
 // answer is a byte: checkpointSame, checkpointChanges and what WriteChanges writes, or
-// checkpointWhole and what WriteFrames writes.
+// checkpointWhole: what has changed isn't known, and the state is to be asked for (rebuild).
 const streamCheckpoint = "op.checkpoint"
 
 const (
@@ -44,9 +44,10 @@ type passive struct {
 	pulls sync.WaitGroup
 
 	// The unit's goroutine's own.
-	next    time.Time // when the next checkpoint is asked for
-	tracked bool      // what changes is noted: this node leads
-	tried   time.Time // since when the steps can't be run
+	next         time.Time // when the next checkpoint is asked for
+	leads        bool
+	tried        time.Time // since when the steps can't be run
+	last, before uint64    // the steps of the last checkpoints
 
 	mu      sync.Mutex // of what follows
 	pulling bool
@@ -59,7 +60,7 @@ type passive struct {
 type checkpoint struct {
 	epoch, seq uint64
 	delta      []byte
-	whole      *opstate.Memory
+	whole      string // the node that has all of it
 	bytes      int64
 	err        error
 }
@@ -85,6 +86,7 @@ func (u *unit) keepBehind() error {
 	if err != nil {
 		return err
 	}
+	st.Track(changedBytesMax)
 	u.behind.Store(&passive{log: log, served: map[string]uint64{}, at: time.Now()})
 	return nil
 }
@@ -96,10 +98,7 @@ func (u *unit) standBy() time.Duration {
 	if p == nil || u.inst == nil || u.group.IsLeader() || u.e.o.Peers == nil {
 		return idle
 	}
-	if p.tracked {
-		u.store.Load().Track(0)
-		p.tracked = false
-	}
+	p.leads = false
 	u.adopt(p)
 	if _, bytes := p.log.Size(); bytes > behindBytesMax {
 		u.note("warn", "more steps than can be kept came without a checkpoint: the state is fetched as a whole")
@@ -178,9 +177,7 @@ func (u *unit) ask(ctx context.Context, node string, epoch, seq uint64) *checkpo
 	case kind == checkpointChanges:
 		c.delta, c.seq, err = opstate.ReadChanges(r, changesBytesMax)
 	case kind == checkpointWhole:
-		c.whole = opstate.NewMemory()
-		c.epoch, _, err = opstate.ReadFrames(r, c.whole)
-		c.seq = c.whole.Seq()
+		c.seq, c.whole = seq, node
 	default:
 		err = errors.New("an answer of another version")
 	}
@@ -218,13 +215,18 @@ func (u *unit) adopt(p *passive) {
 	st := u.store.Load()
 	var err error
 	switch {
-	case c.whole != nil:
-		err = st.Begin(c.epoch, c.whole, c.seq)
+	case c.whole != "":
+		err = u.fetch(c.whole, topics.Place{Epoch: c.epoch, Seq: c.seq})
+		c.seq = st.Seq()
 	case c.seq > u.inst.Committed():
 		err = st.Apply(c.delta, c.seq)
 	}
 	if err == nil {
 		err = u.abort() // reads what the state says
+	}
+	if err != nil && c.whole != "" {
+		u.note("warn", "no checkpoint: %v", err)
+		return
 	}
 	if err != nil {
 		u.faulty = true
@@ -232,6 +234,9 @@ func (u *unit) adopt(p *passive) {
 		return
 	}
 	p.log.Trim(c.seq)
+	// Who leads next may be asked for what has changed since the checkpoint before.
+	st.Forget(p.before)
+	p.before, p.last = p.last, c.seq
 	p.mu.Lock()
 	p.at = time.Now()
 	p.mu.Unlock()
@@ -283,11 +288,8 @@ func (e *Engine) giveCheckpoint(_ context.Context, from string, body []byte, w i
 	if _, err := w.Write([]byte{kind}); err != nil {
 		return err
 	}
-	switch kind {
-	case checkpointChanges:
+	if kind == checkpointChanges {
 		return opstate.WriteChanges(w, s, keys)
-	case checkpointWhole:
-		return opstate.WriteFrames(w, epoch, s)
 	}
 	return nil
 }
@@ -298,9 +300,8 @@ const behindPatience = 30 * time.Second
 
 // runBehind runs the steps behind the checkpoint again. Their outputs are in the log.
 func (u *unit) runBehind(p *passive) (ready bool, err error) {
-	if !p.tracked {
-		u.store.Load().Track(changedBytesMax)
-		p.tracked = true
+	if !p.leads {
+		p.leads = true
 		p.mu.Lock()
 		clear(p.served)
 		p.mu.Unlock()

@@ -1,7 +1,6 @@
 package operate
 
 import (
-	"bufio"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -19,6 +18,9 @@ import (
 // the epoch u64 and the step u64 that it must have reached at least, its slot u32. The answer is
 // frames (operators/state.WriteFrames).
 const streamState = "op.state"
+
+// fetchTimeout bounds the way of a state from another node.
+const fetchTimeout = 10 * time.Minute
 
 // behindMax is how long a unit may be behind its group without a step coming, before it
 // asks another replica: what was applied a moment ago may be on its way.
@@ -113,26 +115,25 @@ func (u *unit) lostState(at topics.Place) error {
 }
 
 func (u *unit) fetch(node string, at topics.Place) error {
-	ctx, cancel := context.WithTimeout(u.e.ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(u.life, fetchTimeout)
 	defer cancel()
 	r, err := u.e.o.Peers.OpenStream(ctx, node, streamState, asksFor(u.unitKey, at))
 	if err != nil {
 		return fmt.Errorf("ask %s: %w", node, err)
 	}
 	defer r.Close()
-	m := opstate.NewMemory()
-	epoch, _, err := opstate.ReadFrames(bufio.NewReader(r), m)
+	epoch := uint64(0)
+	err = u.store.Load().Receive(r, func(e, seq uint64) error {
+		if epoch = e; e < at.Epoch || e == at.Epoch && seq < at.Seq {
+			return fmt.Errorf("it is at step %d of epoch %d", seq, e)
+		}
+		return nil
+	})
 	if err != nil {
 		return fmt.Errorf("from %s: %w", node, err)
 	}
-	if epoch < at.Epoch || epoch == at.Epoch && m.Seq() < at.Seq {
-		return fmt.Errorf("%s is at step %d of epoch %d", node, m.Seq(), epoch)
-	}
-	if err := u.store.Load().Begin(epoch, m, m.Seq()); err != nil {
-		return err
-	}
 	if p := u.behind.Load(); p != nil {
-		p.log.Trim(m.Seq())
+		p.log.Trim(u.store.Load().Seq())
 	}
 	u.epoch, u.inst = epoch, nil
 	return u.reopen()

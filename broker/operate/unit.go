@@ -28,7 +28,7 @@ type item struct {
 // The bounds of a unit's queue. What doesn't fit is dropped, and the state fetched from
 // another replica later.
 const (
-	queueMax      = 4096
+	queueMax      = 1 << 16
 	queueBytesMax = 32 << 20
 )
 
@@ -310,6 +310,9 @@ func (u *unit) reopen() error {
 		}
 		u.g, u.spec = g, o.Epoch
 		u.watch()
+	}
+	if err := u.store.Load().Use(backend(u.g), opstate.AutoBytes); err != nil {
+		return err
 	}
 	inst, err := engine.Open(u.g, u.store.Load(), engine.Options{
 		Operator: u.id, Partition: u.slot, Epoch: u.epoch, Clock: stream.Time(o.Began), Share: u.share(),

@@ -64,10 +64,6 @@ func (s *service) plan(ctx context.Context, account string, r *Request, ids map[
 	if err != nil {
 		return nil, nil, refuse(400, "%v", err)
 	}
-	switch {
-	case g.State.Pebble:
-		return nil, nil, refuse(400, "the backend pebble is not there yet: memory is")
-	}
 	o := &catalogue.Operator{
 		Account: account, Name: g.Name, Version: g.Version, Spec: g.JSON, Digest: hex.EncodeToString(g.Digest[:]),
 		Epoch: 1, State: catalogue.Running, Revision: 1, IDs: map[string]uint16{},

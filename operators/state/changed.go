@@ -58,24 +58,37 @@ func (c *Changed) forget(seq uint64) {
 	c.clear(seq)
 }
 
+// since returns the keys that have changed behind a step, and forgets those that haven't
+// behind oldest.
 func (c *Changed) since(seq, oldest uint64) (keys []string, known bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if seq < c.floor {
-		return nil, false
+	if known = seq >= c.floor; known {
+		for k, at := range c.keys {
+			if at > seq {
+				keys = append(keys, k)
+			}
+		}
 	}
+	c.trimLocked(oldest)
+	slices.Sort(keys)
+	return keys, known
+}
+
+func (c *Changed) trim(oldest uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.trimLocked(oldest)
+}
+
+func (c *Changed) trimLocked(oldest uint64) {
 	for k, at := range c.keys {
-		switch {
-		case at > seq:
-			keys = append(keys, k)
-		case at <= oldest:
+		if at <= oldest {
 			delete(c.keys, k)
 			c.bytes -= len(k) + changedCost
 		}
 	}
 	c.floor = max(c.floor, oldest)
-	slices.Sort(keys)
-	return keys, true
 }
 
 // WriteChanges writes what a snapshot holds of some keys: for ReadChanges.

@@ -1,6 +1,10 @@
 package state
 
 import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"sync/atomic"
 )
 
@@ -17,37 +21,171 @@ type Lasting interface {
 	Remove() error
 }
 
-var _ Lasting = (*Journal)(nil)
+var (
+	_ Lasting = (*Journal)(nil)
+	_ Lasting = (*Durable)(nil)
+)
 
-// Durable is what an operator keeps on one node, and what has changed since it was last
-// given to others. It is used as Store says; Flush, Close and Since by any goroutine.
+// Backend says where a state is.
+type Backend uint8
+
+// The backends. What a state is doesn't depend on where.
+const (
+	AutoBackend   Backend = iota // in memory, until it is bigger than AutoBytes
+	MemoryBackend                // in memory, with a Journal
+	PebbleBackend                // in files, with a cache
+)
+
+// AutoBytes is how big a state may become in memory where the backend is chosen by size.
+const AutoBytes = 64 << 20
+
+// Durable is what an operator keeps on one node, wherever that is, and what has changed
+// since it was last given to others. Use, which may move it, Apply, Begin, Replace and
+// Close are called by one goroutine, the rest by any number.
 type Durable struct {
-	Lasting
+	dir     string
+	at      atomic.Pointer[Lasting]
 	changed atomic.Pointer[Changed]
+	above   int64 // bytes above which it goes to Pebble; 0: it stays where it is
 }
 
-// Open opens what a folder holds, which it makes.
+// Open opens what a folder holds, which it makes, where it is.
 func Open(dir string) (*Durable, error) {
+	d := &Durable{dir: dir}
+	if _, err := os.Stat(filepath.Join(dir, pointerName)); err == nil {
+		p, err := OpenPebble(dir)
+		if err != nil {
+			return nil, err
+		}
+		// What a crash left of the one before; this one was complete first.
+		if err := os.Remove(journalName(dir)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, errors.Join(err, p.Close())
+		}
+		d.set(p)
+		return d, nil
+	}
 	j, err := OpenJournal(dir)
 	if err != nil {
 		return nil, err
 	}
-	return &Durable{Lasting: j}, nil
+	d.set(j)
+	return d, nil
 }
 
-// First implements the look-up of the same name.
-func (d *Durable) First(from, to []byte) (key, v []byte, ok bool, err error) {
-	return First(d.Lasting, from, to)
-}
+func (d *Durable) set(l Lasting) { d.at.Store(&l) }
 
-// Track notes which keys change from now on, in at most as many bytes; 0: none any more.
-func (d *Durable) Track(bytesMax int) {
-	if bytesMax == 0 {
-		d.changed.Store(nil)
-		return
+func (d *Durable) now() Lasting { return *d.at.Load() }
+
+// Use moves the state to a backend, and with AutoBackend moves it once it has grown. above
+// is AutoBytes, or another figure in tests.
+func (d *Durable) Use(b Backend, above int64) error {
+	d.above = 0
+	switch b {
+	case PebbleBackend:
+		return d.toPebble()
+	case MemoryBackend:
+		return d.toMemory()
 	}
-	d.changed.Store(NewChanged(d.Seq(), bytesMax))
+	d.above = above
+	return d.cross()
 }
+
+// cross moves a state that has grown, between two steps.
+func (d *Durable) cross() error {
+	if _, bytes := d.Size(); d.above == 0 || bytes <= d.above {
+		return nil
+	}
+	return d.toPebble()
+}
+
+// InFiles tells whether the state is in Pebble.
+func (d *Durable) InFiles() bool {
+	_, is := d.now().(*Pebble)
+	return is
+}
+
+func (d *Durable) toPebble() error {
+	if d.InFiles() {
+		return nil
+	}
+	p, err := OpenPebble(d.dir)
+	if err != nil {
+		return err
+	}
+	return d.move(p)
+}
+
+func (d *Durable) toMemory() error {
+	if !d.InFiles() {
+		return nil
+	}
+	if err := os.Remove(journalName(d.dir)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("move an operator's state to memory: %w", err)
+	}
+	j, err := OpenJournal(d.dir)
+	if err != nil {
+		return err
+	}
+	return d.move(j)
+}
+
+// move makes another store hold the state; the old one goes once the new one lasts.
+func (d *Durable) move(to Lasting) error {
+	old := d.now()
+	s, err := old.Snapshot()
+	if err != nil {
+		return errors.Join(err, to.Remove())
+	}
+	err = to.Begin(old.Epoch(), s, s.Seq())
+	if err = errors.Join(err, s.Close()); err == nil {
+		err = to.Flush()
+	}
+	if err != nil {
+		return fmt.Errorf("move an operator's state: %w", errors.Join(err, to.Remove()))
+	}
+	d.set(to)
+	return old.Remove()
+}
+
+// Get implements Reader.
+func (d *Durable) Get(key []byte) ([]byte, bool, error) { return d.now().Get(key) }
+
+// Scan implements Reader.
+func (d *Durable) Scan(from, to []byte, f func(key, v []byte) bool) error {
+	return d.now().Scan(from, to, f)
+}
+
+// First is the look-up of the package's function of that name.
+func (d *Durable) First(from, to []byte) (key, v []byte, ok bool, err error) {
+	return First(d.now(), from, to)
+}
+
+// Seq implements Store.
+func (d *Durable) Seq() uint64 { return d.now().Seq() }
+
+// Size implements Store.
+func (d *Durable) Size() (keys, bytes int64) { return d.now().Size() }
+
+// Sum implements Store.
+func (d *Durable) Sum() uint64 { return d.now().Sum() }
+
+// Snapshot implements Store.
+func (d *Durable) Snapshot() (Snapshot, error) { return d.now().Snapshot() }
+
+// Epoch implements Lasting.
+func (d *Durable) Epoch() uint64 { return d.now().Epoch() }
+
+// Flushed implements Lasting.
+func (d *Durable) Flushed() uint64 { return d.now().Flushed() }
+
+// Flush implements Store.
+func (d *Durable) Flush() error { return d.now().Flush() }
+
+// Close implements Store.
+func (d *Durable) Close() error { return d.now().Close() }
+
+// Remove implements Lasting; the folder goes as well.
+func (d *Durable) Remove() error { return errors.Join(d.now().Remove(), os.RemoveAll(d.dir)) }
 
 // Apply implements Store.
 func (d *Durable) Apply(delta []byte, seq uint64) error {
@@ -56,7 +194,13 @@ func (d *Durable) Apply(delta []byte, seq uint64) error {
 			return err
 		}
 	}
-	return d.Lasting.Apply(delta, seq)
+	if err := d.now().Apply(delta, seq); err != nil {
+		return err
+	}
+	if d.above == 0 || d.InFiles() {
+		return nil
+	}
+	return d.cross()
 }
 
 // Begin implements Lasting.
@@ -64,11 +208,29 @@ func (d *Durable) Begin(epoch uint64, from Reader, seq uint64) error {
 	if c := d.changed.Load(); c != nil {
 		c.forget(seq)
 	}
-	return d.Lasting.Begin(epoch, from, seq)
+	return d.now().Begin(epoch, from, seq)
 }
 
 // Replace implements Store.
 func (d *Durable) Replace(from Reader, seq uint64) error { return d.Begin(d.Epoch(), from, seq) }
+
+// Track notes which keys change from now on, in at most as many bytes; 0: none any more.
+func (d *Durable) Track(bytesMax int) {
+	if bytesMax == 0 {
+		d.changed.Store(nil)
+		return
+	}
+	if d.changed.Load() == nil {
+		d.changed.Store(NewChanged(d.Seq(), bytesMax))
+	}
+}
+
+// Forget forgets what has changed up to a step.
+func (d *Durable) Forget(oldest uint64) {
+	if c := d.changed.Load(); c != nil {
+		c.trim(oldest)
+	}
+}
 
 // Since returns a snapshot, and the keys in order that have changed behind a step; known
 // is false when that isn't known any more. What changed up to a step oldest, which nobody

@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
 // Journal is a Memory whose contents last. Apply only notes what has changed; Flush
@@ -32,6 +34,7 @@ type Journal struct {
 	file    *os.File
 	length  int64
 	flushed uint64 // the step up to which the file has everything
+	gone    bool   // it was removed
 }
 
 var _ Store = (*Journal)(nil)
@@ -50,8 +53,8 @@ func journalName(dir string) string { return filepath.Join(dir, "state") }
 // OpenJournal opens what a folder holds, which it makes. What can't be read at the end of
 // the file, as a crash leaves it, is cut off.
 func OpenJournal(dir string) (*Journal, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("make the folder of an operator's state: %w", err)
+	if err := makeFolder(vfs.Default, dir); err != nil {
+		return nil, err
 	}
 	j := &Journal{Memory: NewMemory(), dir: dir}
 	f, err := os.OpenFile(journalName(dir), os.O_RDWR, 0o600)
@@ -128,6 +131,9 @@ func (j *Journal) Flush() error {
 	// is read, in its order.
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	if j.gone {
+		return nil
+	}
 	var err error
 	if j.whole || j.file == nil || j.length+int64(len(j.pending)) > rewriteAbove && j.length > 2*j.bytesNow() {
 		err = j.rewrite()
@@ -228,15 +234,19 @@ func (j *Journal) Close() error {
 	return err
 }
 
-// Remove takes the files away; the journal is of no use afterwards.
+// Remove takes the file away; the journal is of no use afterwards.
 func (j *Journal) Remove() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	j.gone = true
 	if j.file != nil {
 		_ = j.file.Close() // it goes
 		j.file = nil
 	}
-	return os.RemoveAll(j.dir)
+	if err := os.Remove(journalName(j.dir)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 func appendFrame(dst []byte, epoch, seq uint64, delta []byte) []byte {

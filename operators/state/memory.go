@@ -14,6 +14,7 @@ type Memory struct {
 	tree  *btree.Map[string, []byte]
 	seq   uint64
 	bytes int64
+	sum   uint64
 }
 
 var _ Store = (*Memory)(nil)
@@ -85,16 +86,29 @@ func (m *Memory) Apply(delta []byte, seq uint64) error {
 	return EachChange(delta, func(key, v []byte, deleted bool) error {
 		if deleted {
 			if old, ok := m.tree.Delete(string(key)); ok {
-				m.bytes -= int64(len(key) + len(old))
+				m.less(key, old)
 			}
 			return nil
 		}
 		if old, ok := m.tree.Set(string(key), v); ok {
-			m.bytes -= int64(len(key) + len(old))
+			m.less(key, old)
 		}
 		m.bytes += int64(len(key) + len(v))
+		m.sum += pairSum(key, v)
 		return nil
 	})
+}
+
+func (m *Memory) less(key, old []byte) {
+	m.bytes -= int64(len(key) + len(old))
+	m.sum -= pairSum(key, old)
+}
+
+// Sum implements Store.
+func (m *Memory) Sum() uint64 {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return m.sum
 }
 
 // Seq implements Store.
@@ -124,6 +138,7 @@ func (m *Memory) Replace(from Reader, seq uint64) error {
 	err := from.Scan(nil, nil, func(key, v []byte) bool {
 		fresh.tree.Set(string(key), v)
 		fresh.bytes += int64(len(key) + len(v))
+		fresh.sum += pairSum(key, v)
 		return true
 	})
 	if err != nil {
@@ -131,7 +146,7 @@ func (m *Memory) Replace(from Reader, seq uint64) error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.tree, m.bytes, m.seq = fresh.tree, fresh.bytes, seq
+	m.tree, m.bytes, m.sum, m.seq = fresh.tree, fresh.bytes, fresh.sum, seq
 	return nil
 }
 

@@ -18,6 +18,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+
+	"github.com/cespare/xxhash/v2"
 )
 
 // Reader is ordered bytes that can be read.
@@ -29,6 +31,15 @@ type Reader interface {
 	// end), in order, until it returns false. f must not change what it gets, and
 	// must not write; keys and values stay valid.
 	Scan(from, to []byte, f func(key, v []byte) bool) error
+}
+
+// pairSum is a pair's part of a state's Sum.
+func pairSum(key, v []byte) uint64 {
+	k := xxhash.Sum64(key)
+	var d xxhash.Digest
+	d.ResetWithSeed(k)
+	_, _ = d.Write(v) // never fails
+	return d.Sum64()*0x9e3779b97f4a7c15 ^ k
 }
 
 // First returns the first key and value of a Reader from from (inclusive) to to
@@ -56,6 +67,8 @@ type Store interface {
 	Seq() uint64
 	// Size returns how many keys there are, and the bytes of keys and values.
 	Size() (keys, bytes int64)
+	// Sum returns a figure of all keys and values: equal for equal states.
+	Sum() uint64
 	// Snapshot returns the state as it is now, which later steps don't change. It
 	// must be closed.
 	Snapshot() (Snapshot, error)

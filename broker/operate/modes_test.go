@@ -258,7 +258,7 @@ func TestTakingOverLoadsNothing(t *testing.T) {
 	f.level(o.ID)
 	stores := map[string]any{}
 	for name, p := range f.nodes {
-		u := p.ops.unit(o.ID, nil)
+		u := p.ops.unit(unitKey{id: o.ID}, nil)
 		if !u.store.Load().InFiles() {
 			t.Errorf("the state on %s is not in files", name)
 		}
@@ -271,7 +271,7 @@ func TestTakingOverLoadsNothing(t *testing.T) {
 		return len(lines) == keys+1 && strings.HasSuffix(lines[keys], `"n":2,"total":11}`), lines[len(lines)-1]
 	})
 	l := f.leader()
-	u := l.ops.unit(o.ID, nil)
+	u := l.ops.unit(unitKey{id: o.ID}, nil)
 	if r := u.report(); stores[l.net.Name()] != any(u.store.Load()) || r.Stats.Rebuilt > 0 {
 		t.Errorf("the state was opened or fetched: %+v", r.Stats)
 	}

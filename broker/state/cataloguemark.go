@@ -29,10 +29,10 @@ func (m *catalogueMachine) mark(i topics.Index) {
 	if tell == nil || !m.marking.CompareAndSwap(false, true) {
 		return
 	}
-	frozen := m.filling().Freeze()
+	summary := m.filling().Summary()
 	if !m.spawn(func() {
 		defer m.marking.Store(false)
-		digest, err := frozen.Digest()
+		digest, err := summary.Digest()
 		if err != nil {
 			m.fatal(fmt.Errorf("sum up the catalogue: %w", err))
 			return

@@ -20,6 +20,8 @@ type Catalogue struct {
 	clock     topics.Nanos   // time of the last command; never goes back
 
 	topics   map[topics.TopicID]*Topic
+	open     map[topics.TopicID]bool // those not settled, or moving
+	sum      uint64                  // of the sums of topics
 	names    map[name]*Topic        // those not Deleting
 	load     map[topics.GroupID]int // entries of topics by group
 	accounts map[string]*account
@@ -49,6 +51,7 @@ func New() *Catalogue {
 	return &Catalogue{
 		nextTopic: 1,
 		topics:    map[topics.TopicID]*Topic{},
+		open:      map[topics.TopicID]bool{},
 		names:     map[name]*Topic{},
 		load:      map[topics.GroupID]int{},
 		accounts:  map[string]*account{},
@@ -167,7 +170,7 @@ func (c *Catalogue) updateTopic(cmd *Command) (Result, error) {
 	}
 	c.release(old)
 	c.accounts[cmd.Account] = a
-	c.topics[t.ID] = &t
+	c.put(&t)
 	c.claim(&t)
 	return Result{Topic: &t}, nil
 }
@@ -179,7 +182,7 @@ func (c *Catalogue) syncedTopic(cmd *Command) Result {
 	}
 	t := *old
 	t.State, t.Synced = Live, cmd.Revision
-	c.topics[t.ID] = &t
+	c.put(&t)
 	c.names[name{t.Account, t.Config.Name}] = &t
 	return Result{Topic: &t}
 }
@@ -192,7 +195,7 @@ func (c *Catalogue) deleteTopic(cmd *Command) Result {
 	c.release(old)
 	t := *old
 	t.State = Deleting
-	c.topics[t.ID] = &t
+	c.put(&t)
 	return Result{Topic: &t}
 }
 
@@ -202,6 +205,8 @@ func (c *Catalogue) forgetTopic(cmd *Command) Result {
 		return Result{Topic: t}
 	}
 	delete(c.topics, t.ID)
+	delete(c.open, t.ID)
+	c.sum -= t.sum()
 	c.load[t.Group]--
 	return Result{Topic: t}
 }
@@ -209,8 +214,22 @@ func (c *Catalogue) forgetTopic(cmd *Command) Result {
 // enter adds a topic that isn't there yet.
 func (c *Catalogue) enter(t *Topic) {
 	t.Config.Metadata = c.shared(t.Config.Metadata)
-	c.topics[t.ID] = t
+	c.put(t)
 	c.load[t.Group]++
+}
+
+// put enters a topic in place of what there was under its identifier.
+func (c *Catalogue) put(t *Topic) {
+	if old := c.topics[t.ID]; old != nil {
+		c.sum -= old.sum()
+	}
+	c.topics[t.ID] = t
+	c.sum += t.sum()
+	if t.Settled() && t.Move == nil {
+		delete(c.open, t.ID)
+	} else {
+		c.open[t.ID] = true
+	}
 }
 
 // shared returns metadata equal to m: the same map for topics made one after the
@@ -291,8 +310,8 @@ func (c *Catalogue) Topics() []*Topic {
 // Unsettled returns the topics that are half done, by identifier.
 func (c *Catalogue) Unsettled() []topics.TopicID {
 	var ids []topics.TopicID
-	for id, t := range c.topics {
-		if !t.Settled() {
+	for id := range c.open {
+		if !c.topics[id].Settled() {
 			ids = append(ids, id)
 		}
 	}

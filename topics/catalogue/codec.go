@@ -48,6 +48,7 @@ const (
 	tagBody
 	tagExpired
 	tagTime // only where it isn't the entry's
+	tagBy
 )
 
 // AppendEntry appends an entry of commands that Encode made; they are all of one time.
@@ -145,6 +146,7 @@ func (c *Command) Encode() ([]byte, error) {
 	b = fields.Uint(b, tagTarget, uint64(c.Target))
 	b = fields.Text(b, tagID, c.ID)
 	b = fields.Text(b, tagOwner, c.Owner)
+	b = fields.Text(b, tagBy, c.By)
 	b = fields.Bool(b, tagExpired, c.Expired)
 	b = fields.Int(b, tagTime, int64(c.Time))
 	var err error
@@ -221,6 +223,8 @@ func (c *Command) read(r *fields.Reader) (err error) {
 		c.ID = r.Text()
 	case tagOwner:
 		c.Owner = r.Text()
+	case tagBy:
+		c.By = r.Text()
 	case tagBody:
 		c.Body = slices.Clone(r.Bytes())
 	case tagExpired:

@@ -24,7 +24,7 @@ func commands() []*Command {
 		{Op: OpMark},
 		{Op: OpPutOperator, Operator: &Operator{Account: "A", Name: "op", Group: 1, Epoch: 1, Spec: json.RawMessage(`{"a":[1]}`), IDs: map[string]uint16{"x": 1}}},
 		{Op: OpDropOperator, Account: "A", Name: "op", Revision: 9},
-		{Op: OpAdvertise, Account: "A", ID: "id", Body: json.RawMessage(`{"name":"t","subject":"a.{b}"}`)},
+		{Op: OpAdvertise, Account: "A", ID: "id", By: "u", Body: json.RawMessage(`{"name":"t","subject":"a.{b}"}`)},
 		{Op: OpPutNode, Node: &Node{Name: "n", Addr: "x:1", State: Draining}},
 		{Op: OpPutGroup, Group: &Group{ID: 2, Replicas: 3, Nodes: []string{"a", "b"}, Pinned: true, Revision: 1}},
 		{Op: OpWithdraw, Account: "A", Owner: "o", Name: "t", Expired: true, Revision: 4, Time: 77},

@@ -1,7 +1,9 @@
 package catalogue
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/heraldmq/herald/topics"
 )
@@ -113,7 +115,7 @@ func (c *Catalogue) moveTopic(cmd *Command) (Result, error) {
 	default:
 		return Result{}, fmt.Errorf("%w: step %q of a move is not known to this version", topics.ErrBadEntry, cmd.Step)
 	}
-	c.topics[t.ID] = &t
+	c.put(&t)
 	if old.State != Deleting {
 		c.names[name{t.Account, t.Config.Name}] = &t
 	}
@@ -123,10 +125,11 @@ func (c *Catalogue) moveTopic(cmd *Command) (Result, error) {
 // Moving returns the topics that move and are not to be deleted, by identifier.
 func (c *Catalogue) Moving() []*Topic {
 	var all []*Topic
-	for _, t := range c.Topics() {
-		if t.Move != nil && t.State != Deleting {
+	for id := range c.open {
+		if t := c.topics[id]; t.Move != nil && t.State != Deleting {
 			all = append(all, t)
 		}
 	}
+	slices.SortFunc(all, func(a, b *Topic) int { return cmp.Compare(a.ID, b.ID) })
 	return all
 }

@@ -63,8 +63,15 @@ type Frozen struct{ snapshot }
 
 // Freeze returns the catalogue as it is now. It only gathers references.
 func (c *Catalogue) Freeze() *Frozen {
+	s := c.freeze()
+	s.Topics = c.Topics()
+	return &Frozen{s}
+}
+
+// freeze is Freeze without topics.
+func (c *Catalogue) freeze() snapshot {
 	s := snapshot{
-		NextTopic: c.nextTopic, Revision: c.revision, Clock: c.clock, Topics: c.Topics(), Nodes: c.Nodes(), Groups: c.Groups(),
+		NextTopic: c.nextTopic, Revision: c.revision, Clock: c.clock, Nodes: c.Nodes(), Groups: c.Groups(),
 		LastOperator: c.lastOperator, Operators: c.Operators(),
 	}
 	for _, account := range c.AdvertisingAccounts() {
@@ -72,7 +79,7 @@ func (c *Catalogue) Freeze() *Frozen {
 			s.Adverts = append(s.Adverts, saved(a))
 		}
 	}
-	return &Frozen{s}
+	return s
 }
 
 func (f *Frozen) tables() bool { return len(f.Nodes)+len(f.Groups) > 0 }

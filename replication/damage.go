@@ -73,6 +73,10 @@ var (
 		[]string{"group"}, nil)
 	divergenceDesc = prometheus.NewDesc("herald_replica_divergence_total", "Times that replicas of the group held something else than the majority at the same entry.",
 		[]string{"group"}, nil)
+	digestDesc = prometheus.NewDesc("herald_replica_digest", "The lower 48 bits of a digest of what this node's replica of the group held at herald_replica_digest_index; missing before the first.",
+		[]string{"group"}, nil)
+	digestIndexDesc = prometheus.NewDesc("herald_replica_digest_index", "The entry at which the replica's digest was taken: replicas with the same one have the same digest.",
+		[]string{"group"}, nil)
 	scrubBytesDesc = prometheus.NewDesc("herald_scrub_bytes_total", "Bytes that scrubbing has read and checked.",
 		[]string{"group"}, nil)
 	scrubDamageDesc = prometheus.NewDesc("herald_scrub_damage_total", "Damaged places that scrubbing has found.",
@@ -92,7 +96,12 @@ func (g *Group) collectCare(ch chan<- prometheus.Metric, id string) {
 		damaged = 1
 	}
 	send(damagedDesc, prometheus.GaugeValue, damaged)
-	send(divergenceDesc, prometheus.CounterValue, float64(g.Digests().Divergences))
+	d := g.Digests()
+	send(divergenceDesc, prometheus.CounterValue, float64(d.Divergences))
+	if d.Index > 0 {
+		send(digestIndexDesc, prometheus.GaugeValue, float64(d.Index))
+		send(digestDesc, prometheus.GaugeValue, float64(d.Digest&(1<<48-1))) // as many as the number holds exactly
+	}
 	s := g.Scrubs()
 	send(scrubBytesDesc, prometheus.CounterValue, float64(s.Bytes))
 	send(scrubDamageDesc, prometheus.CounterValue, float64(s.Damage))

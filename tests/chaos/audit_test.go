@@ -267,6 +267,7 @@ func (w *world) audit(stream string, first ...*harness.Node) verdict {
 		w.compare(readings[0], r)
 	}
 	w.consume(stream, worst)
+	w.digests()
 	w.figure("%s: %s", stream, worst)
 	return worst
 }

@@ -47,6 +47,7 @@ func Test04BitFlips(t *testing.T) {
 	}{{"Stopped", false, []int{40, -3, -40}}, {"Running", true, []int{40, -10}}} {
 		t.Run(c.name, func(t *testing.T) {
 			w := begin(t, 4, harness.ClusterOptions{})
+			w.damages = true
 			w.create("T", 3, nil)
 			w.fill("T", pick(1500, 60000))
 			victim := w.Nodes[w.rng.IntN(3)]

@@ -86,6 +86,7 @@ type world struct {
 	began  time.Time
 
 	publishers []*publisher
+	damages    bool // the check damages files: replicas may differ for a while
 
 	mu      sync.Mutex
 	faults  map[string]int

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"sync"
 	"time"
 )
 
@@ -110,12 +111,55 @@ func Slow(d time.Duration, slow func(by int), f func() error) error {
 
 // Deadline runs f and calls late, on another goroutine, if f takes longer than
 // d. It does not stop f: a system call that hangs can't be stopped, which is
-// why late should end the process.
+// why late should end the process. A time during which this process was paused, as by
+// SIGSTOP or with its machine, counts for little: that was not the disk's doing.
 func Deadline(d time.Duration, late func(), f func() error) error {
 	if d <= 0 {
 		return f()
 	}
-	t := time.AfterFunc(d, late)
-	defer t.Stop()
+	w := &watch{step: d / watchSteps, late: late}
+	w.start()
+	defer w.stop()
 	return f()
+}
+
+// watchSteps is in how many steps a deadline is waited for. A pause, however long, is no
+// more than one.
+const watchSteps = 8
+
+type watch struct {
+	step time.Duration
+	late func()
+
+	mu    sync.Mutex
+	timer *time.Timer
+	steps int
+	done  bool
+}
+
+func (w *watch) start() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.timer = time.AfterFunc(w.step, w.tick)
+}
+
+func (w *watch) stop() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.done = true
+	w.timer.Stop()
+}
+
+func (w *watch) tick() {
+	w.mu.Lock()
+	w.steps++
+	over := w.done
+	late := !over && w.steps == watchSteps
+	if !over && !late {
+		w.timer.Reset(w.step)
+	}
+	w.mu.Unlock()
+	if late {
+		w.late()
+	}
 }

@@ -64,3 +64,31 @@ func TestDeadline(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestAPauseOfTheProcessIsNoHang: the timer of a process that was stopped fires as soon as it
+// goes on, before what it waits for had a chance.
+func TestAPauseOfTheProcessIsNoHang(t *testing.T) {
+	late := false
+	w := &watch{step: time.Hour, late: func() { late = true }}
+	w.start()
+	for range watchSteps - 1 {
+		w.tick() // each of these may come after a pause
+	}
+	if late {
+		t.Error("it is late before all steps were waited for")
+	}
+	if w.tick(); !late {
+		t.Error("it is never late")
+	}
+	w.stop()
+	late = false
+	stopped := &watch{step: time.Hour, late: func() { late = true }}
+	stopped.start()
+	stopped.stop()
+	for range 2 * watchSteps {
+		stopped.tick()
+	}
+	if late {
+		t.Error("late after its end")
+	}
+}

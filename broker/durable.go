@@ -69,7 +69,7 @@ func (b *Broker) openDurable() (*durable, error) {
 	}
 	d.ctx, d.cancel = context.WithCancel(context.Background())
 	so := state.Options{
-		Dir: filepath.Join(b.storeDir, "herald"), ServerName: b.name(o), Domain: o.JetStream.Domain,
+		Dir: filepath.Join(b.storeDir, "herald"), ServerName: b.name(o), Domain: o.JetStream.Domain, Tags: o.Tags,
 		Replier: func(a *front.Account) state.Replier { return a.NewPublisher() },
 		Account: b.front.Account,
 		Limits:  d.limits,

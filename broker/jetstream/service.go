@@ -202,7 +202,7 @@ func (s *Service) Stats(account string) jsapi.APIStats {
 // environment returns what the rules of configs need to know for an account.
 func (s *Service) environment(a *accountAPI) *environment {
 	env := &environment{
-		clustered: s.clustered(), nodes: s.peers(), maxDuplicates: s.o.MaxDuplicates,
+		clustered: s.clustered(), nodes: s.peers(), cluster: s.o.Cluster, maxDuplicates: s.o.MaxDuplicates,
 		maxRequestBatch: s.o.MaxRequestBatch, maxConsumers: max(s.o.MaxConsumers, 0), apiPrefixes: a.prefixes(),
 		limits: jsapi.Unlimited(), filters: s.o.Filters,
 		stream: func(name string) *topics.Config {

@@ -31,6 +31,7 @@ func badConfig(format string, args ...any) *topics.Fault {
 type environment struct {
 	clustered       bool
 	nodes           int // that may hold a replica
+	cluster         string
 	maxRequestBatch int
 	maxConsumers    int // of a stream that doesn't say; 0 is no limit
 	limits          jsapi.AccountLimits
@@ -130,6 +131,9 @@ func streamLimits(c *topics.Config, env *environment, _ bool) *topics.Fault {
 	}
 	if c.Replicas > 1 && c.Replicas > env.nodes {
 		return jsapi.ErrInsufficientResources
+	}
+	if p := c.Placement; env.clustered && p != nil && p.Cluster != "" && p.Cluster != env.cluster {
+		return jsapi.NoPeers("no suitable peers for placement")
 	}
 	return nil
 }

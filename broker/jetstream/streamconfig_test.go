@@ -291,3 +291,17 @@ func TestDefaultMaxConsumers(t *testing.T) {
 		}
 	}
 }
+
+func TestAStreamForAnotherClusterIsRefused(t *testing.T) {
+	for _, c := range []struct {
+		clustered bool
+		cluster   string
+		refused   bool
+	}{{true, "east", false}, {true, "", false}, {true, "west", true}, {false, "west", false}} {
+		cfg := topics.Config{Name: "S", Subjects: []string{"s"}, Placement: &topics.Placement{Cluster: c.cluster}}
+		f := completeStream(&cfg, &environment{clustered: c.clustered, cluster: "east", nodes: 3, limits: jsapi.Unlimited()}, false)
+		if refused := f != nil && f.ErrCode == 10005; refused != c.refused || f != nil && !refused {
+			t.Errorf("%+v: %v", c, f)
+		}
+	}
+}

@@ -106,20 +106,21 @@ func (c *cluster) put(ctx context.Context, cmd *catalogue.Command) error {
 	return err
 }
 
-// enterNodes enters this node and those that are connected, and their addresses.
+// enterNodes enters this node and those that are connected, with their addresses and tags.
 func (c *cluster) enterNodes(ctx context.Context) error {
 	addrs := map[string]string{c.me: c.addr()}
+	tags := map[string][]string{c.me: catalogue.PlacementTags(c.s.o.Tags)}
 	c.peers.mu.RLock()
 	for name, p := range c.peers.of {
-		addrs[name] = p.addr
+		addrs[name], tags[name] = p.addr, p.status.Tags
 	}
 	c.peers.mu.RUnlock()
 	for _, name := range append([]string{c.me}, c.peers.names()...) {
 		addr, ok := addrs[name]
-		if n, known := c.node(name); !ok || known && (n.State == catalogue.Removed || n.Addr == addr) {
+		if n, known := c.node(name); !ok || known && (n.State == catalogue.Removed || n.Addr == addr && slices.Equal(n.Tags, tags[name])) {
 			continue
 		}
-		if err := c.put(ctx, &catalogue.Command{Op: catalogue.OpPutNode, Node: &catalogue.Node{Name: name, Addr: addr}}); err != nil {
+		if err := c.put(ctx, &catalogue.Command{Op: catalogue.OpPutNode, Node: &catalogue.Node{Name: name, Addr: addr, Tags: tags[name]}}); err != nil {
 			return err
 		}
 	}
@@ -198,10 +199,10 @@ func (c *cluster) plan(ctx context.Context) (busy bool, err error) {
 		}
 	}
 	for _, g := range t.groups {
-		want[g.Replicas] = true
+		want[placement.KindOf(g.Replicas, g.Tags)] = true
 	}
 	if active >= 3 {
-		want[3] = true
+		want[placement.KindOf(3, nil)] = true
 	}
 	if c.s.voters() < int(c.expected.Load()) {
 		return true, nil // others are still coming: they shall get their share at once
@@ -211,7 +212,7 @@ func (c *cluster) plan(ctx context.Context) (busy bool, err error) {
 	}
 	for _, change := range placement.Plan(nodes, groups, want) {
 		busy = true
-		entry := &catalogue.Group{ID: change.Group, Replicas: change.Replicas, Nodes: change.Nodes, Revision: 1}
+		entry := &catalogue.Group{ID: change.Group, Replicas: change.Replicas, Tags: change.Tags, Nodes: change.Nodes, Revision: 1}
 		if !change.New {
 			entry = c.changed1(&t, change)
 		}
@@ -249,12 +250,12 @@ func (c *cluster) planInput(t *tables) (nodes []placement.Node, groups []placeme
 		case catalogue.Removed:
 			state = placement.Removed
 		}
-		nodes = append(nodes, placement.Node{Name: n.Name, State: state, Offline: !c.online(n.Name)})
+		nodes = append(nodes, placement.Node{Name: n.Name, State: state, Offline: !c.online(n.Name), Tags: n.Tags})
 	}
 	for _, g := range t.groups {
 		who, led := c.led(g.ID)
 		groups = append(groups, placement.Group{
-			ID: g.ID, Replicas: g.Replicas, Nodes: g.Nodes, Topics: t.topics[g.ID], Pinned: g.Pinned,
+			ID: g.ID, Replicas: g.Replicas, Tags: g.Tags, Nodes: g.Nodes, Topics: t.topics[g.ID], Pinned: g.Pinned,
 			Busy: who == "" || !g.Founded || len(g.Leaving) > 0 || !complete(g, &led),
 		})
 	}

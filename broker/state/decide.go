@@ -5,11 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/heraldmq/herald/broker/jsapi"
 	"github.com/heraldmq/herald/replication"
+	"github.com/heraldmq/herald/replication/placement"
 	"github.com/heraldmq/herald/topics"
 	"github.com/heraldmq/herald/topics/catalogue"
 )
@@ -41,29 +44,29 @@ func (s *State) decideHere(ctx context.Context, cmd *catalogue.Command) (catalog
 	return o.result, o.index, err
 }
 
-// wanted are the numbers of replicas for which somebody waits for a group.
+// wanted are the kinds of groups that somebody waits for.
 type wanted struct {
 	mu sync.Mutex
-	of map[int]int
+	of map[placement.Kind]int
 }
 
-func (w *wanted) add(replicas, by int) {
+func (w *wanted) add(k placement.Kind, by int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.of == nil {
-		w.of = map[int]int{}
+		w.of = map[placement.Kind]int{}
 	}
-	if w.of[replicas] += by; w.of[replicas] <= 0 {
-		delete(w.of, replicas)
+	if w.of[k] += by; w.of[k] <= 0 {
+		delete(w.of, k)
 	}
 }
 
-func (w *wanted) set() map[int]bool {
+func (w *wanted) set() map[placement.Kind]bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	all := map[int]bool{}
-	for r := range w.of {
-		all[r] = true
+	all := map[placement.Kind]bool{}
+	for k := range w.of {
+		all[k] = true
 	}
 	return all
 }
@@ -98,24 +101,18 @@ func (c *cluster) decideWaiting(ctx context.Context, cmd *catalogue.Command) (ca
 	if r.Fault != catalogue.FaultNoGroup {
 		return r, i, err
 	}
-	replicas := max(cmd.Config.Replicas, 1)
-	active := 0
-	for _, n := range c.s.tables().nodes {
-		if n.State == catalogue.Active {
-			active++
-		}
+	if f := c.suitable(cmd.Config); f != nil {
+		return r, i, f
 	}
-	if active < replicas {
-		return r, i, jsapi.NoPeers("no suitable peers for placement")
-	}
-	c.wanted.add(replicas, 1)
-	defer c.wanted.add(replicas, -1)
+	kind := placement.KindOf(catalogue.Asked(cmd.Config))
+	c.wanted.add(kind, 1)
+	defer c.wanted.add(kind, -1)
 	ctx, cancel := context.WithTimeout(ctx, groupWait)
 	defer cancel()
 	for {
 		news := c.news.wait()
 		c.wake()
-		if c.takesTopics(replicas) {
+		if c.takes(cmd.Config) {
 			if r, i, err = c.s.decideHere(ctx, cmd); r.Fault != catalogue.FaultNoGroup {
 				return r, i, err
 			}
@@ -132,14 +129,38 @@ func (c *cluster) decideWaiting(ctx context.Context, cmd *catalogue.Command) (ca
 	}
 }
 
-// takesTopics tells whether there is a group of so many replicas for new topics.
-func (c *cluster) takesTopics(replicas int) bool {
-	for _, g := range c.s.tables().groups {
-		if g.Open && g.Replicas == replicas {
-			return true
+// suitable refuses what not enough nodes can hold, in nats-server's words.
+func (c *cluster) suitable(cfg *topics.Config) *topics.Fault {
+	replicas, tags := catalogue.Asked(cfg)
+	active, fit := 0, 0
+	var missing []string
+	for _, n := range c.s.tables().nodes {
+		if n.State != catalogue.Active {
+			continue
+		}
+		active++
+		if placement.Carries(n.Tags, tags) {
+			fit++
+			continue
+		}
+		for _, t := range tags {
+			if !slices.Contains(n.Tags, t) && !slices.Contains(missing, t) {
+				missing = append(missing, t)
+			}
 		}
 	}
-	return false
+	switch {
+	case fit >= replicas:
+		return nil
+	case active >= replicas:
+		return jsapi.NoPeers("no suitable peers for placement, tags not matched ['" + strings.Join(missing, "', '") + "']")
+	}
+	return jsapi.NoPeers("no suitable peers for placement")
+}
+
+// takes tells whether there is a group for new topics such as this.
+func (c *cluster) takes(cfg *topics.Config) bool {
+	return slices.ContainsFunc(c.s.tables().groups, func(g *catalogue.Group) bool { return g.Open && g.Fits(cfg) })
 }
 
 // decide asks the leader again when it isn't known whether it did what it was asked:

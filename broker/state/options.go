@@ -14,11 +14,12 @@ import (
 // Options says how to open a State. Dir is required; for the rest the zero
 // value works.
 type Options struct {
-	Dir        string // the node's directory; Open makes it
-	NodeID     string // this node's name among its peers; default: the one the directory was made with, or a random one
-	ServerName string // shown as the leader in cluster information
-	Domain     string // named in PubAcks when set
-	Groups     int    // data groups of a new node; default 1
+	Dir        string   // the node's directory; Open makes it
+	NodeID     string   // this node's name among its peers; default: the one the directory was made with, or a random one
+	ServerName string   // shown as the leader in cluster information
+	Tags       []string // of the node; topics may ask for nodes that have some
+	Domain     string   // named in PubAcks when set
+	Groups     int      // data groups of a new node; default 1
 
 	// Replier gives the way to answer the publishers of an account. It is called
 	// once per account and group, and the result is used by one goroutine.

@@ -18,6 +18,7 @@ const statusKey = "state"
 type status struct {
 	Lame   bool     `json:"lame,omitempty"` // it takes no lead
 	Full   bool     `json:"full,omitempty"` // its disk has no space
+	Tags   []string `json:"tags,omitempty"`
 	Groups []ledNow `json:"groups,omitempty"`
 }
 
@@ -158,7 +159,7 @@ func (c *cluster) unfit(node string) bool {
 
 // tellStatus tells the peers what this node leads, if that has changed.
 func (c *cluster) tellStatus() {
-	st := status{Lame: c.lame.Load(), Full: c.s.node.NoSpace()}
+	st := status{Lame: c.lame.Load(), Full: c.s.node.NoSpace(), Tags: catalogue.PlacementTags(c.s.o.Tags)}
 	if meta := c.s.meta.Load(); meta != nil && c.leading.Load() {
 		if _, leads := meta.Leader(); leads {
 			st.Groups = append(st.Groups, c.describe(topics.CatalogueGroup, meta))

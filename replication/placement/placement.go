@@ -6,9 +6,11 @@
 //   - a group has at most one replica on a node, and only on active nodes: what a
 //     node that is drained or removed holds goes to others, or, where there are
 //     none, the group shrinks, but never to nothing
+//   - only nodes that have all tags of a group get a replica of it; one that has lost a tag
+//     is replaced as soon as another node can be had
 //   - a group that has too few replicas gets more, on the nodes that have the least
-//   - there are as many groups of each wanted number of replicas as active nodes, so
-//     that each can lead one
+//   - there are as many groups of each wanted number of replicas, with each wanted set of
+//     tags, as active nodes that have those, so that each can lead one
 //   - no node holds two groups more than another that could take one
 //   - no node is the preferred leader of two groups more than another, unless somebody
 //     asked for that
@@ -18,7 +20,9 @@ package placement
 
 import (
 	"cmp"
+	"maps"
 	"slices"
+	"strings"
 
 	"github.com/heraldmq/herald/topics"
 )
@@ -39,6 +43,7 @@ type Node struct {
 	Name    string
 	State   NodeState
 	Offline bool // can't be reached: gets nothing new, and keeps what it has
+	Tags    []string
 
 	Groups, Leads int
 }
@@ -47,6 +52,7 @@ type Node struct {
 type Group struct {
 	ID       topics.GroupID
 	Replicas int
+	Tags     []string // what its nodes must have
 	Nodes    []string // the preferred leader first
 	Topics   int
 	Pinned   bool // somebody asked for its preferred leader
@@ -58,19 +64,51 @@ type Change struct {
 	Group    topics.GroupID
 	New      bool // the group is to be founded
 	Replicas int
+	Tags     []string // of a new one
 	Nodes    []string // the preferred leader first
 }
 
-// Plan returns what should change next, by group. want are the numbers of replicas
-// that somebody asks for.
-func Plan(nodes []Node, groups []Group, want map[int]bool) []Change {
+// Kind is what groups are alike in.
+type Kind struct {
+	Replicas int
+	Tags     string // each with a line's end
+}
+
+// KindOf returns the kind of groups with so many replicas on nodes of these tags, which are
+// sorted.
+func KindOf(replicas int, tags []string) Kind {
+	k := Kind{Replicas: replicas}
+	for _, t := range tags {
+		k.Tags += t + "\n"
+	}
+	return k
+}
+
+func (k Kind) tags() []string {
+	if k.Tags == "" {
+		return nil
+	}
+	return strings.Split(strings.TrimSuffix(k.Tags, "\n"), "\n")
+}
+
+// Carries tells whether tags has all of what is asked for.
+func Carries(tags, asked []string) bool {
+	return !slices.ContainsFunc(asked, func(t string) bool { return !slices.Contains(tags, t) })
+}
+
+// Plan returns what should change next, by group. want are the kinds of groups that
+// somebody asks for.
+func Plan(nodes []Node, groups []Group, want map[Kind]bool) []Change {
 	p := newPlanner(nodes, groups)
 	for _, g := range p.groups {
 		p.repair(g)
 	}
-	for _, r := range []int{1, 2, 3, 4, 5} {
-		if want[r] {
-			p.found(r)
+	kinds := slices.SortedFunc(maps.Keys(want), func(a, b Kind) int {
+		return cmp.Or(cmp.Compare(a.Replicas, b.Replicas), cmp.Compare(a.Tags, b.Tags))
+	})
+	for _, k := range kinds {
+		if want[k] {
+			p.found(k)
 		}
 	}
 	p.balance()
@@ -128,12 +166,12 @@ func (p *planner) put(g *Group, nodes []string) {
 	p.changes = append(p.changes, Change{Group: g.ID, Replicas: g.Replicas, Nodes: slices.Clone(nodes)})
 }
 
-// least returns the node that can take a replica and has the fewest, none of those
-// given; nil when there is none.
-func (p *planner) least(except []string) *Node {
+// least returns the node with some tags that can take a replica and has the fewest, none
+// of those given; nil when there is none.
+func (p *planner) least(except, tags []string) *Node {
 	var best *Node
 	for _, n := range p.nodes {
-		if n.State != Active || n.Offline || slices.Contains(except, n.Name) {
+		if n.State != Active || n.Offline || slices.Contains(except, n.Name) || !Carries(n.Tags, tags) {
 			continue
 		}
 		if best == nil || n.Groups < best.Groups {
@@ -149,7 +187,10 @@ func (p *planner) repair(g *Group) {
 		return
 	}
 	bad := slices.IndexFunc(g.Nodes, func(n string) bool { return !p.active(n) })
-	sub := p.least(g.Nodes)
+	sub := p.least(g.Nodes, g.Tags)
+	if bad < 0 && sub != nil && len(g.Nodes) <= g.Replicas {
+		bad = slices.IndexFunc(g.Nodes, func(n string) bool { return !Carries(p.byName[n].Tags, g.Tags) })
+	}
 	switch {
 	case bad < 0 && len(g.Nodes) > g.Replicas:
 		p.put(g, p.without(g, p.fullest(g.Nodes)))
@@ -209,16 +250,17 @@ func (p *planner) fullest(nodes []string) int {
 }
 
 // found makes the groups that are missing of a number of replicas.
-func (p *planner) found(replicas int) {
+func (p *planner) found(k Kind) {
+	replicas, tags := k.Replicas, k.tags()
 	usable, have, next := 0, 0, topics.GroupID(1)
 	for _, n := range p.nodes {
-		if n.State == Active && !n.Offline {
+		if n.State == Active && !n.Offline && Carries(n.Tags, tags) {
 			usable++
 		}
 	}
 	for _, g := range p.groups {
 		next = max(next, g.ID+1)
-		if g.Replicas == replicas {
+		if KindOf(g.Replicas, g.Tags) == k {
 			have++
 		}
 	}
@@ -228,7 +270,7 @@ func (p *planner) found(replicas int) {
 	for ; have < usable; have++ {
 		var nodes []string
 		for range replicas {
-			nodes = append(nodes, p.least(nodes).Name)
+			nodes = append(nodes, p.least(nodes, tags).Name)
 		}
 		lead := 0
 		for i, name := range nodes {
@@ -237,11 +279,11 @@ func (p *planner) found(replicas int) {
 			}
 		}
 		nodes[0], nodes[lead] = nodes[lead], nodes[0]
-		g := &Group{ID: next, Replicas: replicas, Nodes: nodes}
+		g := &Group{ID: next, Replicas: replicas, Tags: tags, Nodes: nodes}
 		p.count(nodes, 1)
 		p.groups = append(p.groups, g)
 		p.changed[g.ID] = true
-		p.changes = append(p.changes, Change{Group: g.ID, New: true, Replicas: replicas, Nodes: slices.Clone(nodes)})
+		p.changes = append(p.changes, Change{Group: g.ID, New: true, Replicas: replicas, Tags: tags, Nodes: slices.Clone(nodes)})
 		next++
 	}
 }
@@ -266,7 +308,7 @@ func (p *planner) moveOne() bool {
 		if g.Busy || p.changed[g.ID] || len(g.Nodes) != g.Replicas {
 			continue
 		}
-		to := p.least(g.Nodes)
+		to := p.least(g.Nodes, g.Tags)
 		if to == nil {
 			continue
 		}
@@ -284,7 +326,7 @@ func (p *planner) moveOne() bool {
 // is fuller than the given one: then that comes first.
 func (p *planner) anyFuller(than, to string) bool {
 	for _, g := range p.groups {
-		if g.Busy || p.changed[g.ID] || len(g.Nodes) != g.Replicas || slices.Contains(g.Nodes, to) {
+		if g.Busy || p.changed[g.ID] || len(g.Nodes) != g.Replicas || slices.Contains(g.Nodes, to) || !Carries(p.byName[to].Tags, g.Tags) {
 			continue
 		}
 		if p.byName[g.Nodes[p.fullest(g.Nodes)]].Groups > p.byName[than].Groups {

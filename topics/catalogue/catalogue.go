@@ -122,7 +122,7 @@ func (c *Catalogue) createTopic(cmd *Command) (Result, error) {
 	if a.overlaps(cfg.Subjects, 0) {
 		return Result{Fault: FaultOverlap}, nil
 	}
-	group, f := c.place(cmd, cfg.Replicas)
+	group, f := c.place(cmd, cfg)
 	if f != nil {
 		return Result{Fault: f}, nil
 	}

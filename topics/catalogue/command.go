@@ -21,7 +21,7 @@ const (
 	OpPutOperator  Op = "op.put"       // Operator: new (Revision 1), or in place of the one with the Revision before → *Operator
 	OpDropOperator Op = "op.drop"      // Account, Name, Revision (0: any) → the *Operator that was
 	OpAdvertise    Op = "adv.put"      // Account, ID, By, Body, Revision (of the one it replaces; 0: any or none) → *Advertisement and its Event, none if nothing changed
-	OpPutNode      Op = "node.put"     // Node: new, or its state or address where they are given
+	OpPutNode      Op = "node.put"     // Node: new, or its state, or its address with its tags, where they are given
 	OpPutGroup     Op = "group.put"    // Group: new (Revision 1), or in place of the one with the Revision before
 	OpWithdraw     Op = "adv.withdraw" // Account, Owner, Name, Expired, Revision (0: any) → the Event
 )

@@ -35,38 +35,38 @@ const (
 var FaultMoving = &topics.Fault{Status: 400, ErrCode: 10124, Text: "stream move already in progress"}
 
 // rescale begins the move of a topic whose new config asks for another number of
-// replicas than its group has, and gives the one up that is under way when the config
-// asks for as many again.
+// replicas than its group has, or for other nodes, and gives the one up that is under way when the config
+// asks for what its group is again.
 func (c *Catalogue) rescale(t *Topic, cmd *Command) *topics.Fault {
 	g := c.groups[t.Group]
 	if g == nil {
 		return nil // a node alone
 	}
-	replicas := max(t.Config.Replicas, 1)
+	fits := g.Fits(&t.Config)
 	m := t.Move
 	switch {
-	case m == nil && replicas == g.Replicas:
+	case m == nil && fits:
 		return nil
 	case m == nil && t.State == Creating:
 		return FaultMoving
 	case m == nil:
-		group, f := c.place(cmd, replicas)
+		group, f := c.place(cmd, &t.Config)
 		if f != nil {
 			return f
 		}
 		t.begin(group)
 		return nil
-	case m.Switched && replicas == g.Replicas:
+	case m.Switched && fits:
 		return nil
 	case m.Switched:
 		return FaultMoving
-	case replicas == g.Replicas:
+	case fits:
 		next := *m
 		next.Cancelled = true
 		t.Move = &next
 		return nil
 	}
-	if other := c.groups[m.Other]; m.Cancelled || other == nil || other.Replicas != replicas {
+	if other := c.groups[m.Other]; m.Cancelled || other == nil || !other.Fits(&t.Config) {
 		return FaultMoving
 	}
 	return nil
@@ -94,7 +94,7 @@ func (c *Catalogue) moveTopic(cmd *Command) (Result, error) {
 		switch {
 		case m != nil || old.State != Live:
 			return Result{Fault: FaultMoving}, nil
-		case to == nil || !to.Open || to.Replicas != max(old.Config.Replicas, 1):
+		case to == nil || !to.Open || !to.Fits(&old.Config):
 			return Result{Fault: FaultStale}, nil
 		case to.ID == old.Group:
 			return Result{Topic: old}, nil

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/heraldmq/herald/topics"
 )
@@ -29,12 +30,15 @@ type Node struct {
 	Addr   string       `json:"addr,omitempty"` // where its peers reach it, as it said last
 	State  NodeState    `json:"state"`
 	Joined topics.Nanos `json:"joined"`
+	Tags   []string     `json:"tags,omitempty"` // see PlacementTags; as it said last
 }
 
 // Group is a data group. It is immutable.
 type Group struct {
 	ID       topics.GroupID `json:"id"`
 	Replicas int            `json:"replicas"`
+	// Tags must be those of every node that holds it. It takes topics that ask for them.
+	Tags []string `json:"tags,omitempty"`
 	// Nodes are to hold it, the preferred leader first.
 	Nodes []string `json:"nodes"`
 	// Pinned tells that somebody asked for the preferred leader: it isn't changed only to
@@ -50,6 +54,31 @@ type Group struct {
 	Open bool `json:"open,omitempty"`
 	// Revision is one higher with each change.
 	Revision uint64 `json:"revision"`
+}
+
+// PlacementTags returns what a topic asks of the nodes that hold it, or the tags of a node:
+// in lower case, sorted, each once; nil for none.
+func PlacementTags(tags []string) []string {
+	var all []string
+	for _, t := range tags {
+		all = append(all, strings.ToLower(t))
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// Asked returns how many replicas a topic is to have, and the tags of the nodes.
+func Asked(cfg *topics.Config) (replicas int, tags []string) {
+	if cfg.Placement != nil {
+		tags = PlacementTags(cfg.Placement.Tags)
+	}
+	return max(cfg.Replicas, 1), tags
+}
+
+// Fits tells whether the group is as a topic asks for.
+func (g *Group) Fits(cfg *topics.Config) bool {
+	replicas, tags := Asked(cfg)
+	return g.Replicas == replicas && slices.Equal(g.Tags, tags)
 }
 
 // Holders returns the nodes that have, or are to have, a replica.
@@ -79,7 +108,7 @@ var FaultStale = &topics.Fault{Status: 409, ErrCode: 20011, Text: "the group has
 // FaultNodeNotFound refuses a change of a node that nobody knows.
 var FaultNodeNotFound = &topics.Fault{Status: 404, ErrCode: 20012, Text: "node not found"}
 
-// putNode enters a node, or notes its new address. Its state is as the command says
+// putNode enters a node, or notes its new address, with which come its tags. Its state is as the command says
 // or, without one, as it is.
 func (c *Catalogue) putNode(cmd *Command) (Result, error) {
 	n := cmd.Node
@@ -96,7 +125,9 @@ func (c *Catalogue) putNode(cmd *Command) (Result, error) {
 		now = Node{Name: n.Name, Joined: c.clock}
 	}
 	now.State = cmp.Or(n.State, now.State)
-	now.Addr = cmp.Or(n.Addr, now.Addr)
+	if n.Addr != "" {
+		now.Addr, now.Tags = n.Addr, n.Tags
+	}
 	c.nodes[n.Name] = now
 	return Result{Tables: true}, nil
 }
@@ -153,15 +184,15 @@ func (c *Catalogue) Group(id topics.GroupID) *Group { return c.groups[id] }
 // Load returns how many topics are in a group, those on their way out too.
 func (c *Catalogue) Load(id topics.GroupID) int { return c.load[id] }
 
-// place picks the group of a new topic: of those that take topics and have as many
-// replicas as it wants, the one with the fewest topics.
-func (c *Catalogue) place(cmd *Command, replicas int) (topics.GroupID, *topics.Fault) {
+// place picks the group of a new topic: of those that take topics and are as it asks for,
+// the one with the fewest topics.
+func (c *Catalogue) place(cmd *Command, cfg *topics.Config) (topics.GroupID, *topics.Fault) {
 	if len(c.groups) == 0 {
 		return c.leastUsed(max(cmd.Groups, 1)), nil
 	}
 	var best *Group
 	for _, g := range c.Groups() {
-		if g.Open && g.Replicas == max(replicas, 1) && (best == nil || c.load[g.ID] < c.load[best.ID]) {
+		if g.Open && g.Fits(cfg) && (best == nil || c.load[g.ID] < c.load[best.ID]) {
 			best = g
 		}
 	}

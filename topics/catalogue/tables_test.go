@@ -22,7 +22,7 @@ func TestTablesOfNodesAndGroups(t *testing.T) {
 	c := New()
 	apply(t, c, Command{Op: OpPutNode, Time: 5, Node: &Node{Name: "a", Addr: "h:1"}})
 	apply(t, c, Command{Op: OpPutNode, Time: 6, Node: &Node{Name: "a", Addr: "h:2"}})
-	if n, _ := c.Node("a"); n != (Node{"a", "h:2", Active, 5}) {
+	if n, _ := c.Node("a"); !reflect.DeepEqual(n, Node{"a", "h:2", Active, 5, nil}) {
 		t.Errorf("node %v", n)
 	}
 	if r := apply(t, c, Command{Op: OpPutNode, Node: &Node{Name: "x", State: Draining}}); r.Fault != FaultNodeNotFound {
@@ -104,6 +104,60 @@ func TestResultsGoToOtherNodes(t *testing.T) {
 		again, err := json.Marshal(back)
 		if err != nil || string(again) != string(b) {
 			t.Errorf("%s came back as %s, %v", b, again, err)
+		}
+	}
+}
+
+// TestTopicsGoWhereTheyAskFor: a group with tags takes those that ask for exactly these, and
+// a change of what is asked for moves a topic.
+func TestTopicsGoWhereTheyAskFor(t *testing.T) {
+	c := New()
+	put := func(id topics.GroupID, tags ...string) {
+		apply(t, c, Command{Op: OpPutGroup, Group: &Group{ID: id, Replicas: 1, Tags: tags, Nodes: []string{"a"}, Open: true, Revision: 1}})
+	}
+	put(1)
+	put(2, "eu", "ssd")
+	config := func(tags ...string) *topics.Config {
+		cfg := &topics.Config{Name: "T", Subjects: []string{"t"}, Replicas: 1}
+		if len(tags) > 0 {
+			cfg.Placement = &topics.Placement{Tags: tags}
+		}
+		return cfg
+	}
+	create := func(tags ...string) Result {
+		return apply(t, c, Command{Op: OpCreateTopic, Account: "A", Config: config(tags...)})
+	}
+	if r := create("eu"); r.Fault != FaultNoGroup {
+		t.Errorf("a group with more tags was taken: %+v", r)
+	}
+	r := create("SSD", "eu", "ssd")
+	if r.Fault != nil || r.Topic.Group != 2 {
+		t.Fatalf("%+v", r)
+	}
+	apply(t, c, Command{Op: OpSyncedTopic, Topic: r.Topic.ID, Revision: r.Topic.Revision})
+	r = apply(t, c, Command{Op: OpUpdateTopic, Account: "A", Config: config()})
+	if r.Fault != nil || r.Topic.Move == nil || r.Topic.Move.Other != 1 {
+		t.Errorf("it doesn't move to where there are no tags: %+v", r)
+	}
+}
+
+func TestANodeSaysItsTagsWithItsAddress(t *testing.T) {
+	c := New()
+	say := func(n Node) []string {
+		apply(t, c, Command{Op: OpPutNode, Node: &n})
+		got, _ := c.Node("a")
+		return got.Tags
+	}
+	for _, s := range []struct {
+		node Node
+		want []string
+	}{
+		{Node{Name: "a", Addr: "h:1", Tags: []string{"eu"}}, []string{"eu"}},
+		{Node{Name: "a", State: Draining}, []string{"eu"}},
+		{Node{Name: "a", Addr: "h:1"}, nil},
+	} {
+		if got := say(s.node); !reflect.DeepEqual(got, s.want) {
+			t.Errorf("%+v: %v", s.node, got)
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/heraldmq/herald/broker/config"
 	"github.com/heraldmq/herald/broker/filtering"
 	"github.com/heraldmq/herald/broker/web"
+	"github.com/heraldmq/herald/replication/peer"
 )
 
 // filterPeers is the cluster as broker/filtering sees it.
@@ -22,6 +23,15 @@ func (p filterPeers) Others() (names []string) {
 		names = append(names, o.Name)
 	}
 	return names
+}
+
+// OnUp has f told of nodes that come.
+func (p filterPeers) OnUp(f func(node string)) {
+	p.net.OnChange(func(e peer.Event) {
+		if e.Kind == peer.Up {
+			f(e.Peer.Name)
+		}
+	})
 }
 
 func (p filterPeers) Call(ctx context.Context, node, method string, body []byte) ([]byte, error) {

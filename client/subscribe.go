@@ -235,7 +235,7 @@ func (c *Client) subscribeDurable(s *Subscription, handle Handler, set subscript
 	acks := set.name != ""
 	consume := []jetstream.PullConsumeOpt{jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) {
 		c.set.onError(failed("read topic", set.topic, err))
-	})}
+	}), jetstream.PullHeartbeat(pullBeat)}
 	if set.inFlight > 0 {
 		consume = append(consume, jetstream.PullMaxMessages(set.inFlight))
 	}
@@ -282,6 +282,10 @@ func (c *Client) forget(topic string, reader jetstream.Consumer) {
 }
 
 const readerIdle = 30 * time.Second
+
+// pullBeat is how often the broker shows that it still knows of us. When two are missing
+// the reader asks again: a leader that was killed takes its waiting requests with it.
+const pullBeat = 3 * time.Second
 
 // reader finds or makes the consumer of a durable subscription.
 func (c *Client) reader(ctx context.Context, subject string, set subscription) (jetstream.Consumer, error) {

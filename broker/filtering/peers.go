@@ -17,6 +17,8 @@ import (
 type Peers interface {
 	// Others names the nodes that are connected.
 	Others() []string
+	// OnUp has f told of each node that is connected from now on; f must not block.
+	OnUp(f func(node string))
 	Call(ctx context.Context, node, method string, body []byte) ([]byte, error)
 	Handle(method string, h func(ctx context.Context, from string, body []byte) ([]byte, error))
 }
@@ -206,8 +208,8 @@ func (s *Service) sum(ctx context.Context, account string, views []view) {
 	})
 }
 
-// compare takes over, now and then, what other nodes have and this one doesn't: it
-// was not there when they were told, or has been restarted.
+// compare takes over, at once from a node that comes and now and then, what other nodes
+// have and this one doesn't: it was not there when they were told, or has been restarted.
 func (s *Service) compare() {
 	tick := time.NewTicker(s.o.compareEvery)
 	defer tick.Stop()
@@ -215,6 +217,9 @@ func (s *Service) compare() {
 		select {
 		case <-s.ctx.Done():
 			return
+		case node := <-s.up:
+			s.compareWith(node)
+			continue
 		case <-tick.C:
 		}
 		for _, node := range s.o.Peers.Others() {

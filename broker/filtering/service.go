@@ -21,6 +21,7 @@ const (
 	workers   = 4
 	queueMax  = 256 // requests that wait; more are refused with 503
 	sweepTime = time.Second
+	upMax     = 16
 )
 
 // Prefix is what the subjects begin with that filtered messages are delivered to,
@@ -50,6 +51,7 @@ type Service struct {
 	cancel context.CancelFunc
 	done   sync.WaitGroup
 	queue  chan func(context.Context)
+	up     chan string // nodes that have come
 	subs   service.Subscriptions
 
 	mu       sync.Mutex
@@ -69,7 +71,7 @@ func New(o Options) *Service {
 	o.PerAccount = cmp.Or(o.PerAccount, DefaultPerAccount)
 	o.compareEvery = cmp.Or(o.compareEvery, compareTime)
 	o.sweepEvery = cmp.Or(o.sweepEvery, sweepTime)
-	s := &Service{o: o, accounts: map[string]*served{}, queue: make(chan func(context.Context), queueMax)}
+	s := &Service{o: o, accounts: map[string]*served{}, queue: make(chan func(context.Context), queueMax), up: make(chan string, upMax)}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	for range workers {
 		s.done.Go(s.work)
@@ -77,6 +79,12 @@ func New(o Options) *Service {
 	s.done.Go(s.sweep)
 	if o.Peers != nil {
 		s.answerPeers()
+		o.Peers.OnUp(func(node string) {
+			select {
+			case s.up <- node:
+			default: // it is compared with soon
+			}
+		})
 		s.done.Go(s.compare)
 	}
 	return s

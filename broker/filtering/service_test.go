@@ -314,6 +314,7 @@ type fakePeers struct {
 	mu       sync.Mutex
 	handlers map[string]func(context.Context, string, []byte) ([]byte, error)
 	other    *fakePeers
+	up       func(string)
 }
 
 func (p *fakePeers) Others() []string {
@@ -333,6 +334,8 @@ func (p *fakePeers) Call(ctx context.Context, _, method string, body []byte) ([]
 	return h(ctx, "peer", body)
 }
 
+func (p *fakePeers) OnUp(f func(string)) { p.mu.Lock(); p.up = f; p.mu.Unlock() }
+
 func (p *fakePeers) Handle(method string, h func(context.Context, string, []byte) ([]byte, error)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -340,6 +343,27 @@ func (p *fakePeers) Handle(method string, h func(context.Context, string, []byte
 		p.handlers = map[string]func(context.Context, string, []byte) ([]byte, error){}
 	}
 	p.handlers[method] = h
+}
+
+// A node that comes tells what it has, and hears it, at once: messages that are published
+// through it are filtered from the beginning.
+func TestANodeThatComesIsComparedWithAtOnce(t *testing.T) {
+	pa, pb := &fakePeers{}, &fakePeers{}
+	sa, sb := newServer(t, front.Options{}), newServer(t, front.Options{})
+	o := Options{compareEvery: time.Hour}
+	o.Peers = pa
+	newService(t, sa, o)
+	na := dial(t, sa)
+	early := subscribe(t, na, `{"subject":"x","where":"true"}`)
+	listen(t, na, early.Subject)
+	o.Peers = pb
+	b := newService(t, sb, o)
+	pa.other, pb.other = pb, pa
+	pb.mu.Lock()
+	up := pb.up
+	pb.mu.Unlock()
+	up("other")
+	eventually(t, "b takes over what a has", func() bool { n, _ := b.Totals(); return n == 1 })
 }
 
 func TestOtherNodesKnow(t *testing.T) {

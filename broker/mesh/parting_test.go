@@ -1,6 +1,7 @@
 package mesh
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 	"strings"
@@ -17,16 +18,24 @@ import (
 // connected to stops, and goes on at another one. Whatever it asked before, between and
 // after must be answered.
 func TestAClientOfANodeThatStopsHearsEveryAnswer(t *testing.T) {
+	atOnce := func(s *front.Server) error { return s.Close() }
+	lame := func(s *front.Server) error {
+		s.LameDuck(context.Background())
+		return s.Close()
+	}
 	for _, c := range []struct {
 		name   string
 		window int // questions without an answer
-	}{{"one at a time", 1}, {"many at once", 500}} {
-		t.Run(c.name, func(t *testing.T) { answersOutliveANode(t, c.window) })
+		stop   func(*front.Server) error
+	}{{"one at a time", 1, atOnce}, {"many at once", 500, atOnce}, {"lame duck", 500, lame}} {
+		t.Run(c.name, func(t *testing.T) { answersOutliveANode(t, c.window, c.stop) })
 	}
 }
 
-func answersOutliveANode(t *testing.T, window int) {
-	c := newCluster(t, 3, nil)
+func answersOutliveANode(t *testing.T, window int, stop func(*front.Server) error) {
+	c := newCluster(t, 3, func(_ int, o *front.Options) {
+		o.LameDuckGrace, o.LameDuckDuration = time.Millisecond, 20*time.Millisecond
+	})
 	_, err := c.srv[2].GlobalAccount().Subscribe("ask.*", "", func(m *front.Message) { m.Respond(nil, m.Payload) })
 	must(t, err)
 	c.knows(0, "ask.x", true)
@@ -71,7 +80,7 @@ func answersOutliveANode(t *testing.T, window int) {
 		ask()
 	}
 	closed := make(chan error, 1)
-	go func() { closed <- c.srv[0].Close() }()
+	go func() { closed <- stop(c.srv[0]) }()
 	for on := ""; on == ""; ask() {
 		select {
 		case on = <-moved:

@@ -24,8 +24,8 @@ type cached struct {
 // entryBytes is what a schema counts beside its text.
 const entryBytes = 4 << 10
 
-// NewCache returns a cache for schemas of so many bytes of text together; what compiled
-// schemas take is about twenty times as much.
+// NewCache returns a cache for schemas of so many bytes of text together, a few KiB more
+// for each. What compiled schemas take is a multiple of that.
 func NewCache(bytes int) *Cache {
 	return &Cache{max: bytes, all: map[string]*list.Element{}}
 }

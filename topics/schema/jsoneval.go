@@ -226,7 +226,7 @@ func (e *evaluation) text(n *node, s string) *Invalid {
 
 // match matches, and pays for what the slowest way of matching would take.
 func (e *evaluation) match(p *pattern, s string) (bool, *Invalid) {
-	if bad := e.spend(1 + len(s)*p.instructions/32); bad != nil {
+	if bad := e.spend(1 + len(s)*p.instructions/8); bad != nil {
 		return false, bad
 	}
 	return p.MatchString(s), nil
@@ -290,7 +290,7 @@ func (e *evaluation) unique(items []value.Value) *Invalid {
 	keys := make(map[string]int, len(items))
 	for i, item := range items {
 		key := string(value.AppendKey(nil, item))
-		if bad := e.spend(1 + len(key)/64); bad != nil {
+		if bad := e.spend(4 + len(key)/16); bad != nil {
 			return bad
 		}
 		if first, there := keys[key]; there {

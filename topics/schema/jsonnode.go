@@ -30,8 +30,13 @@ var typeNames = []struct {
 	name string
 	set  types
 }{
-	{"null", tNull}, {"boolean", tBoolean}, {"integer", tInteger}, {"number", tNumber | tInteger},
-	{"string", tString}, {"array", tArray}, {"object", tObject},
+	{"null", tNull},
+	{"boolean", tBoolean},
+	{"integer", tInteger},
+	{"number", tNumber | tInteger},
+	{"string", tString},
+	{"array", tArray},
+	{"object", tObject},
 }
 
 // String names the types in the set.

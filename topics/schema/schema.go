@@ -33,8 +33,8 @@ const (
 // is applied, more for regular expressions over long strings. A payload gets
 // StepsPerByte more for each of its bytes.
 const (
-	StepsMax     = 1 << 20
-	StepsPerByte = 8
+	StepsMax     = 1 << 18
+	StepsPerByte = 4
 )
 
 // Source is a schema as somebody wrote it.

@@ -104,11 +104,16 @@ func widens(from, to protoreflect.Kind) bool {
 		return true
 	}
 	for _, pair := range [...][2]protoreflect.Kind{
-		{protoreflect.Int32Kind, protoreflect.Int64Kind}, {protoreflect.Uint32Kind, protoreflect.Uint64Kind},
-		{protoreflect.Uint32Kind, protoreflect.Int64Kind}, {protoreflect.Sint32Kind, protoreflect.Sint64Kind},
-		{protoreflect.BoolKind, protoreflect.Int32Kind}, {protoreflect.BoolKind, protoreflect.Int64Kind},
-		{protoreflect.BoolKind, protoreflect.Uint32Kind}, {protoreflect.BoolKind, protoreflect.Uint64Kind},
-		{protoreflect.EnumKind, protoreflect.Int32Kind}, {protoreflect.EnumKind, protoreflect.Int64Kind},
+		{protoreflect.Int32Kind, protoreflect.Int64Kind},
+		{protoreflect.Uint32Kind, protoreflect.Uint64Kind},
+		{protoreflect.Uint32Kind, protoreflect.Int64Kind},
+		{protoreflect.Sint32Kind, protoreflect.Sint64Kind},
+		{protoreflect.BoolKind, protoreflect.Int32Kind},
+		{protoreflect.BoolKind, protoreflect.Int64Kind},
+		{protoreflect.BoolKind, protoreflect.Uint32Kind},
+		{protoreflect.BoolKind, protoreflect.Uint64Kind},
+		{protoreflect.EnumKind, protoreflect.Int32Kind},
+		{protoreflect.EnumKind, protoreflect.Int64Kind},
 		{protoreflect.StringKind, protoreflect.BytesKind},
 	} {
 		if pair[0] == from && pair[1] == to {

@@ -18,6 +18,9 @@ type OperatorRequest struct {
 	Skip  bool   `json:"skip,omitempty"`    // RESUME: pass over the record in front of which it stopped
 	Key   string `json:"key,omitempty"`     // STATE: keys that contain it
 	Limit int    `json:"limit,omitempty"`   // STATE: at most so many
+	// Savepoint is the name of one, of the operator or OPERATOR/NAME: SAVEPOINT.CREATE, INFO
+	// and REMOVE; DEPLOY, UPDATE and RESTORE begin with its state.
+	Savepoint string `json:"savepoint,omitempty"`
 }
 
 // Operator is an operator as it is deployed.
@@ -74,6 +77,25 @@ type OperatorInfo struct {
 	Replicas []OperatorReplica `json:"replicas"`
 }
 
+// OperatorSavepoint is an operator's state under a name.
+type OperatorSavepoint struct {
+	Name      string `json:"name"`
+	Operator  string `json:"operator"`
+	Version   string `json:"version,omitempty"`
+	Epoch     uint64 `json:"epoch"`
+	Instances []struct {
+		Seq   uint64 `json:"seq"`
+		Keys  int64  `json:"keys"`
+		Bytes int64  `json:"bytes"`
+	} `json:"instances"`
+	Created time.Time `json:"created"`
+	Bytes   uint64    `json:"bytes"`
+	Object  string    `json:"object"` // in the object store herald-savepoints
+	Digest  string    `json:"digest"`
+	// Making is set, and nothing else, while it isn't there yet.
+	Making string `json:"making,omitempty"`
+}
+
 // OperatorChange is what DEPLOY, UPDATE, PAUSE and RESUME give.
 type OperatorChange struct {
 	Operator Operator          `json:"operator"`
@@ -87,6 +109,8 @@ func (c *Client) Operators(ctx context.Context, verb string, r OperatorRequest, 
 		"DEPLOY": "deploy operator", "UPDATE": "update operator", "LIST": "list operators", "INFO": "describe operator",
 		"PAUSE": "pause operator", "RESUME": "resume operator", "REMOVE": "remove operator", "LOGS": "read the log of operator",
 		"STATE": "read the state of operator", "GRAPH": "draw operator",
+		"SAVEPOINT.CREATE": "make a savepoint of operator", "SAVEPOINT.LIST": "list savepoints of operator", "SAVEPOINT.INFO": "describe a savepoint of operator",
+		"SAVEPOINT.REMOVE": "remove a savepoint of operator", "RESTORE": "restore operator",
 	}[verb]
 	b, err := json.Marshal(r)
 	if err != nil {

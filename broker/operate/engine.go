@@ -337,7 +337,7 @@ func (e *Engine) sweepProducers(there map[uint64]*catalogue.Operator) {
 			continue
 		}
 		g.Store().Producers(func(id, _ uint64) bool {
-			if id&topics.BurialProducer == 0 && there[id&^topics.OutboxBit] == nil && e.isOver(id) {
+			if id&topics.BurialProducer == 0 && there[id&^topics.OutboxBit&^savepointBit] == nil && e.isOver(id) {
 				ctx, cancel := context.WithTimeout(e.ctx, time.Second)
 				defer cancel()
 				if _, err := g.DeclareProducer(ctx, id, 0); err != nil {

@@ -58,6 +58,12 @@ func (u *unit) begin(epoch uint64, was *topics.Place) error {
 	if epoch <= u.epoch {
 		return nil
 	}
+	switch { // a beginning that failed is tried again
+	case was != nil:
+		u.was, u.wasEpoch = *was, epoch
+	case u.wasEpoch == epoch:
+		was = &u.was
+	}
 	o := u.op.Load()
 	for _, c := range u.e.state.Operators("") {
 		if c.ID == u.id {
@@ -75,6 +81,8 @@ func (u *unit) begin(epoch uint64, was *topics.Place) error {
 	exact := was != nil && *was == has || was == nil && len(u.group.Nodes()) <= 1 && has.Epoch == epoch-1
 	var from opstate.Reader = opstate.NewMemory()
 	switch {
+	case o.From != nil && o.From.Epoch == epoch && (epoch == 1 || exact):
+		return u.restore(o, epoch)
 	case epoch == 1, was != nil && was.Epoch == 0, o.Kept == nil && o.Outbox == epoch: // nothing is taken over
 	case u.faulty || !exact: // another replica has what this one lacks
 		u.epoch, u.faulty, u.inst = epoch, true, nil

@@ -183,5 +183,6 @@ func (e *Engine) answerPeers() {
 		return opstate.WriteFrames(w, epoch, u.given(snapshot))
 	})
 	e.o.Peers.HandleStream(streamCheckpoint, e.giveCheckpoint)
+	e.o.Peers.HandleStream(streamSavepoint, e.giveSavepoint)
 	e.o.Peers.Handle(methodAsk, e.service.answerAsk)
 }

@@ -80,8 +80,11 @@ type unit struct {
 	g      *graph.Graph
 	inst   *engine.Instance
 	faulty bool // the state is not to be used
-	p      primary
-	outbox outbox
+	// was is how far the group had come when an epoch began.
+	was      topics.Place
+	wasEpoch uint64
+	p        primary
+	outbox   outbox
 }
 
 type trouble struct {

@@ -24,6 +24,9 @@ type Request struct {
 	Skip  bool   `json:"skip,omitempty"` // RESUME: pass the record over in front of which it stopped
 	Key   string `json:"key,omitempty"`  // STATE: only keys that contain it
 	Limit int    `json:"limit,omitempty"`
+	// Savepoint is a savepoint's name: of the operator, or OPERATOR/NAME. DEPLOY, UPDATE
+	// and RESTORE begin with its state.
+	Savepoint string `json:"savepoint,omitempty"`
 
 	may func(subject string) bool // nil: anything
 }
@@ -40,13 +43,11 @@ func (s *service) verbs() map[string]handler {
 			return f(ctx, account, &r)
 		}
 	}
-	later := func(context.Context, string, *Request) (any, error) {
-		return nil, refuse(501, "savepoints are not there yet")
-	}
 	return map[string]handler{
 		"DEPLOY": read(s.deploy), "UPDATE": read(s.update), "LIST": read(s.list), "INFO": read(s.info), "GRAPH": read(s.graph),
 		"PAUSE": read(s.pause), "RESUME": read(s.resume), "REMOVE": read(s.remove), "LOGS": read(s.logs), "STATE": read(s.state),
-		"SAVEPOINT.*": read(later),
+		"SAVEPOINT.CREATE": read(s.savepointCreate), "SAVEPOINT.LIST": read(s.savepointList), "SAVEPOINT.INFO": read(s.savepointInfo),
+		"SAVEPOINT.REMOVE": read(s.savepointRemove), "RESTORE": read(s.restore),
 	}
 }
 
@@ -157,15 +158,23 @@ func (s *service) deploy(ctx context.Context, account string, r *Request) (any, 
 		}
 		return nil, refuse(409, "operator %s is deployed already, with another spec: update it", o.Name)
 	}
+	d := Deployed{Operator: o, Created: true}
+	if r.Savepoint != "" {
+		if o, d.Steps, err = s.withSavepoint(ctx, account, r, nil); err != nil {
+			return nil, err
+		}
+		d.Operator = o
+	}
 	if r.Dry {
-		return Deployed{Operator: o, Created: true}, nil
+		return d, nil
 	}
 	put, err := s.e.state.PutOperator(ctx, o)
 	if err != nil {
 		return nil, err
 	}
 	s.e.o.Log.Info("Operator deployed", "operator", put.Name, "account", account, "id", put.ID)
-	return Deployed{Operator: put, Created: true}, nil
+	d.Operator = put
+	return d, nil
 }
 
 func (s *service) update(ctx context.Context, account string, r *Request) (any, error) {
@@ -176,6 +185,9 @@ func (s *service) update(ctx context.Context, account string, r *Request) (any, 
 	old := s.e.state.Operator(account, o.Name)
 	if old == nil {
 		return nil, catalogue.FaultNoOperator
+	}
+	if r.Savepoint != "" {
+		return s.putSavepoint(ctx, account, r, old)
 	}
 	g, o, err := s.plan(ctx, account, r, old.IDs)
 	if err != nil {
@@ -191,7 +203,7 @@ func (s *service) update(ctx context.Context, account string, r *Request) (any, 
 	}
 	d := Deployed{Operator: o, Steps: map[string]string{}}
 	for i := range g.Nodes {
-		d.Steps[g.Nodes[i].Name] = "new"
+		d.Steps[g.Nodes[i].Name] = stepNew
 	}
 	if !r.Reset {
 		was, err := s.e.o.Compile(account, old.Spec, old.IDs)
@@ -204,21 +216,8 @@ func (s *service) update(ctx context.Context, account string, r *Request) (any, 
 		if forgetful(was) && !forgetful(g) {
 			return nil, refuse(400, "with recovery %s its state is nowhere but where it runs, which is not enough for recovery %s: update it with reset, and it begins anew", was.Recovery, g.Recovery)
 		}
-		o.Starts, o.Kept = old.Starts, []uint16{}
-		for i := range was.Nodes {
-			before := &was.Nodes[i]
-			at := slices.IndexFunc(g.Nodes, func(n graph.Node) bool {
-				return n.ID == before.ID && n.Kind == before.Kind && n.Config == before.Config
-			})
-			if at < 0 {
-				if d.Steps[before.Name] == "" {
-					d.Steps[before.Name] = "dropped"
-				}
-				continue
-			}
-			d.Steps[g.Nodes[at].Name] = "kept"
-			o.Kept = append(o.Kept, before.ID)
-		}
+		o.Starts, o.From = old.Starts, old.From
+		o.Kept, d.Steps = fits(was, g)
 	}
 	if r.Dry {
 		return d, nil

@@ -293,6 +293,12 @@ func TakeIn(st state.Store, s *Step) error {
 	return nil
 }
 
+// IsHollow tells whether a state has only how far an operator has come.
+func IsHollow(r state.Reader) (bool, error) {
+	_, is, err := r.Get(metaHollow)
+	return is, err
+}
+
 // Rewound says what beginning with nothing means.
 type Rewound struct {
 	From  []topics.Sequence // by input: what is behind is read

@@ -92,6 +92,19 @@ func (f *frameStream) Scan(_, _ []byte, yield func(key, v []byte) bool) error {
 	}
 }
 
+// Frames returns a state that comes as frames; it can be scanned once, as a whole.
+func Frames(r io.Reader) Reader { return &frameStream{r: r} }
+
+// SkipFrames reads past a state that comes as frames.
+func SkipFrames(r io.Reader) error {
+	f := &frameStream{r: r}
+	for {
+		if _, last, err := f.next(); err != nil || last {
+			return err
+		}
+	}
+}
+
 // Receive makes the state what comes as frames, if check has nothing against the epoch and
 // the step that it is of. One that is too big for memory doesn't have to fit there.
 func (d *Durable) Receive(r io.Reader, check func(epoch, seq uint64) error) error {

@@ -45,6 +45,8 @@ type Operator struct {
 	// Outbox numbers what is sent to other groups: the epoch in which it was begun anew,
 	// because what had been sent was lost; 0: never.
 	Outbox uint64 `json:"outbox,omitempty"`
+	// From is the savepoint that an epoch began with; nil: none has.
+	From *Origin `json:"from,omitempty"`
 	// Lost is set while nobody has its state any more.
 	Lost bool `json:"lost,omitempty"`
 	// Skip is a record that is passed over: that in front of which it had stopped.
@@ -58,6 +60,14 @@ type Operator struct {
 	Began    topics.Nanos `json:"began"` // the epoch did
 	Changed  topics.Nanos `json:"changed"`
 	Revision uint64       `json:"revision"` // one higher with each change, from 1
+}
+
+// Origin is a savepoint that an epoch begins with.
+type Origin struct {
+	Epoch     uint64 `json:"epoch"`
+	Operator  string `json:"operator"` // whose it is
+	Savepoint string `json:"savepoint"`
+	Object    string `json:"object"` // what holds it
 }
 
 // Skipped is one record of an input.

@@ -21,7 +21,7 @@ func (a *app) operatorLive() []*cobra.Command {
 		a.operatorDeploy("update", "UPDATE", "Put another version in an operator's place"),
 		a.operatorList(), a.operatorInfo(),
 		a.operatorState("pause", "PAUSE", "Stop an operator where it is"), a.operatorState("resume", "RESUME", "Have an operator go on"),
-		a.operatorRemove(), a.operatorLogs(), a.operatorKeys(), a.operatorTop(),
+		a.operatorRemove(), a.operatorLogs(), a.operatorKeys(), a.operatorTop(), a.operatorSavepoint(), a.operatorRestore(),
 	}
 }
 
@@ -38,23 +38,54 @@ func (a *app) operatorDeploy(use, verb, short string) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		var d client.OperatorChange
-		if err := c.Operators(cmd.Context(), verb, r, &d); err != nil {
-			return err
-		}
-		for _, step := range sortedKeys(d.Steps) {
-			a.ui.Note("state of step %s: %s", step, d.Steps[step])
-		}
-		if r.Dry {
-			a.ui.Note("nothing was changed")
-		}
-		return a.operatorItem(&d.Operator)
+		return a.operatorChange(cmd, c, verb, r)
 	}
+	cmd.Flags().StringVar(&r.Savepoint, "from-savepoint", "", "begin with the state of a savepoint: NAME, or OPERATOR/NAME")
 	cmd.Flags().BoolVar(&r.Dry, "dry-run", false, "only check it against the broker, and say what would be done")
 	if verb == "UPDATE" {
 		cmd.Flags().BoolVar(&r.Reset, "reset", false, "begin with no state, from the beginning of the inputs")
+		cmd.Flags().BoolVarP(&a.yes, "yes", "y", false, "don't ask before state is dropped")
 	}
 	return cmd
+}
+
+// operatorChange asks for a change, and says before what becomes of the state of each step.
+func (a *app) operatorChange(cmd *cobra.Command, c *client.Client, verb string, r client.OperatorRequest) error {
+	var d client.OperatorChange
+	dry := r
+	dry.Dry = true
+	if err := c.Operators(cmd.Context(), verb, dry, &d); err != nil {
+		return err
+	}
+	dropped := []string{}
+	for _, step := range sortedKeys(d.Steps) {
+		a.ui.Note("state of step %s: %s", step, d.Steps[step])
+		if d.Steps[step] == "dropped" {
+			dropped = append(dropped, step)
+		}
+	}
+	if r.Dry {
+		a.ui.Note("nothing was changed")
+		return a.operatorItem(&d.Operator)
+	}
+	question := ""
+	switch {
+	case r.Reset:
+		question = fmt.Sprintf("Drop all state of operator %s, and begin anew?", d.Operator.Name)
+	case verb == "RESTORE" || verb == "UPDATE" && r.Savepoint != "":
+		question = fmt.Sprintf("Drop the state that operator %s has now, and go on from savepoint %s?", d.Operator.Name, r.Savepoint)
+	case len(dropped) > 0:
+		question = fmt.Sprintf("Drop the state of %s of operator %s?", strings.Join(dropped, ", "), d.Operator.Name)
+	}
+	if verb != "DEPLOY" && question != "" {
+		if err := a.confirm(cmd, question); err != nil {
+			return err
+		}
+	}
+	if err := c.Operators(cmd.Context(), verb, r, &d); err != nil {
+		return err
+	}
+	return a.operatorItem(&d.Operator)
 }
 
 func sortedKeys(m map[string]string) []string {

@@ -15,20 +15,25 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// TestOneStuckAmongMany: a subscriber that reads nothing is cut, by name, and the
-// others don't notice: their p99 with it is within a tenth of that without it, in one
-// run, in HERALD_LONG with a thousand of them. The short form has fifty and wide
-// bounds: it runs beside everything else.
+// TestOneStuckAmongMany: a subscriber that reads nothing doesn't slow the others: their
+// p99 for messages that go to it too is within a tenth of that for messages that don't, in
+// HERALD_LONG with a thousand of them. The short form has fifty and wide bounds: it runs
+// beside everything else.
+//
+// The two kinds of messages alternate, so that what else the machine does strikes both,
+// and the median of the p99s of each message's deliveries is compared: the p99 of all
+// deliveries is that of the one or two messages that came when the machine was busiest.
+// How far that is from chance is shown by comparing every other one of the same kind.
 func TestOneStuckAmongMany(t *testing.T) {
 	subscribers, rounds, bound := 50, 30, 4.0
 	if os.Getenv("HERALD_LONG") != "" {
-		subscribers, rounds, bound = 1000, 20, 1.1
+		subscribers, rounds, bound = 1000, 60, 1.1
 	}
-	r := run(t, t.TempDir(), "web { max_pending: 262144, write_deadline: 60s }")
+	r := run(t, t.TempDir(), "web { max_pending: 67108864, write_deadline: 600s }")
 	latencies := make(chan time.Duration, subscribers)
 	var wg sync.WaitGroup
 	for range subscribers {
-		w := r.open("subject=load.a")
+		w := r.open("subject=load.*")
 		_ = w.SetReadDeadline(time.Time{}) // however long the others take
 		wg.Go(func() {
 			for {
@@ -47,45 +52,63 @@ func TestOneStuckAmongMany(t *testing.T) {
 		})
 		t.Cleanup(func() { _ = w.Close() })
 	}
+	conn := stuck(t, r.http, "*.stuck")
+	defer conn.Close()
 	fill := strings.Repeat("x", 4096)
-	measure := func() time.Duration {
+	for range 200 { // more than sockets hold: it waits in the broker from here on
+		r.publishAt("jam.stuck", strings.Repeat(fill, 16))
+	}
+	p99 := func(subject string) time.Duration {
 		var all []time.Duration
-		for range rounds {
-			r.publishAt("load.a", fill)
-			for range subscribers {
-				select {
-				case d := <-latencies:
-					all = append(all, d)
-				case <-time.After(patience):
-					t.Fatal("a subscriber got nothing")
-				}
+		r.publishAt(subject, fill)
+		for range subscribers {
+			select {
+			case d := <-latencies:
+				all = append(all, d)
+			case <-time.After(patience):
+				t.Fatal("a subscriber got nothing")
 			}
 		}
 		slices.Sort(all)
 		return all[len(all)*99/100]
 	}
-	measure() // warm
-	// Alternately, so that what else the machine does strikes both.
-	var without, with []time.Duration
-	for range 3 {
-		without = append(without, measure())
-		conn := stuck(t, r.http)
-		with = append(with, measure())
-		_ = conn.Close()
+	for range 5 {
+		p99("load.free") // warm
 	}
-	a, b := slices.Min(without), slices.Min(with)
-	t.Logf("%d subscribers, 4 KiB: p99 %s without a stuck one, %s with one (%.2f); all: %v %v", subscribers, a, b, float64(b)/float64(a), without, with)
+	var without, with, even, odd []time.Duration
+	for i := range rounds {
+		a, b := p99("load.free"), p99("load.stuck")
+		without, with = append(without, a), append(with, b)
+		if i%2 == 0 {
+			even = append(even, a)
+		} else {
+			odd = append(odd, a)
+		}
+	}
+	median := func(list []time.Duration) time.Duration {
+		slices.Sort(list)
+		return list[len(list)/2]
+	}
+	a, b := median(without), median(with)
+	t.Logf("%d subscribers, 4 KiB, %d messages of each kind: p99 %s without the stuck one, %s with it (%.3f); by chance %.3f; worst %s and %s",
+		subscribers, rounds, a, b, float64(b)/float64(a), float64(median(odd))/float64(median(even)), slices.Max(without), slices.Max(with))
 	if float64(b) > bound*float64(a) {
 		t.Errorf("p99 is %s with a stuck subscriber and %s without", b, a)
 	}
-	conn := stuck(t, r.http)
+	if n := slowCount(r); n != 0 {
+		t.Errorf("%v subscribers were cut meanwhile: nobody was stuck", n)
+	}
+}
+
+func TestTheStuckOneIsCut(t *testing.T) {
+	r := run(t, t.TempDir(), "web { max_pending: 262144, write_deadline: 60s }")
+	conn := stuck(t, r.http, "load.*")
 	defer conn.Close()
-	before := slowCount(r)
 	eventually(t, "the stuck one is cut", func() bool {
-		for range 10 { // the others don't get these
-			r.publishAt("load.b", strings.Repeat(fill, 50))
+		for range 10 {
+			r.publishAt("load.b", strings.Repeat("x", 200<<10))
 		}
-		return slowCount(r) > before
+		return slowCount(r) > 0
 	})
 }
 
@@ -101,7 +124,7 @@ func (r *running) publishAt(subject, payload string) {
 }
 
 // stuck subscribes and then reads nothing.
-func stuck(t *testing.T, addr string) *websocket.Conn {
+func stuck(t *testing.T, addr, subject string) *websocket.Conn {
 	t.Helper()
 	d := websocket.Dialer{NetDial: func(network, addr string) (net.Conn, error) {
 		c, err := net.Dial(network, addr)
@@ -110,7 +133,7 @@ func stuck(t *testing.T, addr string) *websocket.Conn {
 		}
 		return c, err
 	}}
-	c, _, err := d.Dial("ws://"+addr+"/subscribe?subject=load.*", nil)
+	c, _, err := d.Dial("ws://"+addr+"/subscribe?subject="+subject, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

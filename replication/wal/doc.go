@@ -29,6 +29,9 @@
 //	  8 generation u64   16 segment u64   24 offset u64   32 node u64
 //	 40 batch u64        48 chain u32     52 zeros
 //
+// Segments are given up from the oldest on. What is wanted of those that hold little is
+// carried forward to the end, see carry.go.
+//
 // # Why a reader can trust it
 //
 // A recycled file is full of records with good checksums. The salt, new at every

@@ -18,6 +18,12 @@ type place struct {
 	crc     uint32
 }
 
+// count takes note that an entry is, or is no more, in the index.
+func (p *place) count(n int) {
+	p.segment.live += n
+	p.segment.bytes += int64(n) * int64(p.size)
+}
+
 // entryOverhead is what an entry in memory costs besides its bytes.
 const entryOverhead = 128
 
@@ -36,6 +42,11 @@ type Group struct {
 	first uint64
 	refs  deque[place]
 	tail  deque[raft.Log] // in memory
+	epoch uint64          // counts where the log was cut short or begun anew
+
+	// While the log is read, see carry.go.
+	moving *carried // carried entries whose end is still to come
+	aside  []run    // before the last gap
 }
 
 var _ raft.LogStore = (*Group)(nil)
@@ -67,7 +78,10 @@ func (g *Group) LastIndex() (uint64, error) {
 // GetLog reads an entry. Its bytes are shared with every other reader and must
 // not be changed. The error is raft.ErrLogNotFound for an index outside the log,
 // and a *disk.CorruptError for damage.
-func (g *Group) GetLog(index uint64, log *raft.Log) error {
+func (g *Group) GetLog(index uint64, log *raft.Log) error { return g.get(index, log, place{}) }
+
+// get is GetLog. The segment that the entry was in at `before` has been recycled.
+func (g *Group) get(index uint64, log *raft.Log, before place) error {
 	g.log.mu.RLock()
 	last := g.lastLocked()
 	if index < g.first || index > last || last == 0 {
@@ -84,7 +98,10 @@ func (g *Group) GetLog(index uint64, log *raft.Log) error {
 
 	r, body, err := at.segment.read(at)
 	if errors.Is(err, errRecycled) {
-		return raft.ErrLogNotFound
+		if at == before {
+			return raft.ErrLogNotFound // the log is closed
+		}
+		return g.get(index, log, at) // it was trimmed meanwhile, or carried forward
 	}
 	if err != nil {
 		return err
@@ -210,7 +227,7 @@ func (g *Group) trimLocked(index uint64) {
 	last := g.lastLocked()
 	n := int(index - g.first)
 	for i := range n {
-		g.refs.at(i).segment.live--
+		g.refs.at(i).count(-1)
 	}
 	for g.tail.len() > 0 && last+1-uint64(g.tail.len()) < index {
 		g.dropTailLocked()
@@ -221,6 +238,7 @@ func (g *Group) trimLocked(index uint64) {
 
 // truncateLocked forgets the entries from index on.
 func (g *Group) truncateLocked(index uint64) {
+	g.epoch++
 	last := g.lastLocked()
 	if last == 0 || index > last {
 		return
@@ -233,7 +251,7 @@ func (g *Group) truncateLocked(index uint64) {
 	}
 	keep := int(index - g.first)
 	for i := keep; i < g.refs.len(); i++ {
-		g.refs.at(i).segment.live--
+		g.refs.at(i).count(-1)
 	}
 	g.refs.truncate(keep)
 }
@@ -246,7 +264,7 @@ func (g *Group) pushLocked(at place, index uint64, log *raft.Log) {
 		g.first = index
 	}
 	g.refs.push(at)
-	at.segment.live++
+	at.count(1)
 	if log == nil {
 		return
 	}

@@ -234,6 +234,9 @@ func (l *Log) tend() error {
 	if err := l.checkSpace(); err != nil {
 		return err
 	}
+	if l.sparse() != nil && !l.carrying.Swap(true) {
+		l.stopped.Go(l.carry)
+	}
 	return l.prewrite()
 }
 

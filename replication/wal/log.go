@@ -93,15 +93,18 @@ type Log struct {
 	pool pool
 
 	fatal    sync.Once
-	dirty    atomic.Bool  // the marker has unsynced writes
-	filling  atomic.Bool  // the segment in use is more than a quarter full
-	full     atomic.Bool  // see NoSpace
-	starved  atomic.Bool  // a spare could not be made
-	looked   atomic.Int64 // when CheckSpace asked last, ns since 1970
-	kicks    chan struct{}
-	closing  chan struct{}
-	stopped  sync.WaitGroup
-	released sync.Once
+	dirty    atomic.Bool // the marker has unsynced writes
+	filling  atomic.Bool // the segment in use is more than a quarter full
+	full     atomic.Bool // see NoSpace
+	starved  atomic.Bool // a spare could not be made
+	carrying atomic.Bool // there is a goroutine that carries entries forward
+
+	oneCarries sync.Mutex   // held while entries of a group are carried
+	looked     atomic.Int64 // when CheckSpace asked last, ns since 1970
+	kicks      chan struct{}
+	closing    chan struct{}
+	stopped    sync.WaitGroup
+	released   sync.Once
 }
 
 // writer is owned by whoever has the writer's role, see write.go.

@@ -213,6 +213,19 @@ func TestLogAgainstSlice(t *testing.T) {
 				m.deleteRange(m.first, to)
 				delete(reopened, id)
 			},
+			"carry": func(t *rapid.T) {
+				_, g, _ := pick(t)
+				l.mu.RLock()
+				segments := slices.Clone(l.segments)
+				l.mu.RUnlock()
+				if len(segments) == 0 {
+					return
+				}
+				if err := g.carry(segments[rapid.IntRange(0, len(segments)-1).Draw(t, "segment")]); err != nil {
+					t.Fatal(err)
+				}
+				l.retire()
+			},
 			"release": func(t *rapid.T) {
 				_, g, m := pick(t)
 				g.Release(m.last())

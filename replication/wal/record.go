@@ -18,6 +18,10 @@ const (
 
 	flagEnd     = 1 // last record of its batch
 	flagRestart = 2 // the group's earlier entries are gone: its log begins here anew
+
+	// See carry.go.
+	flagMoved    = 4 // an entry again, carried forward; the first has flagRestart, which then means no more
+	flagMovedEnd = 8 // the last of them
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)

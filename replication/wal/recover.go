@@ -49,6 +49,9 @@ func (l *Log) recover() error {
 			return err
 		}
 	}
+	for _, g := range l.groups {
+		g.restored()
+	}
 	if len(l.segments) == 0 {
 		return nil
 	}
@@ -221,18 +224,22 @@ func (l *Log) judge(seg *segment, win *window, batch uint64, acked position) err
 
 // restore puts a record that was read into the index.
 func (l *Log) restore(r *record, at place) {
+	if r.kind == kindEntry && r.flags&flagMoved != 0 {
+		l.restoreMoved(l.groupLocked(r.group), r, at)
+		return
+	}
 	if l.salvage.met {
 		l.salvage.compare(l, r, at)
 	}
 	g := l.groupLocked(r.group)
 	if r.kind == kindTruncate {
-		g.truncateLocked(r.index)
+		g.cut(r.index)
 		return
 	}
 	if r.flags&flagRestart != 0 {
-		g.truncateLocked(0)
+		g.cut(0)
 	}
-	g.pushLocked(at, r.index, nil)
+	g.restore(at, r.index)
 }
 
 // window reads a file through a buffer.

@@ -15,7 +15,7 @@ import (
 const (
 	segmentHeader  = 64
 	segmentMagic   = "HERALWAL"
-	segmentVersion = 1
+	segmentVersion = 2 // 1 had nothing carried forward, and is read as well
 )
 
 // header is a segment's header.
@@ -38,7 +38,8 @@ type segment struct {
 	head header
 	seed uint32 // of every checksum
 
-	live int // guarded by Log.mu: entries of the index that are in here
+	live  int   // guarded by Log.mu: entries of the index that are in here
+	bytes int64 // their records, likewise
 
 	// mu is held for reading during a read from the file, for writing when the
 	// file is taken away for another use.
@@ -75,8 +76,8 @@ func parseSegmentHeader(b []byte) (h header, err error) {
 	if crc32.Checksum(c, castagnoli) != h.crc {
 		return h, fmt.Errorf("the segment header's checksum is wrong")
 	}
-	if v := le.Uint32(b[8:]); v != segmentVersion {
-		return h, fmt.Errorf("segment version %d, this program reads %d", v, segmentVersion)
+	if v := le.Uint32(b[8:]); v == 0 || v > segmentVersion {
+		return h, fmt.Errorf("segment version %d, this program reads up to %d", v, segmentVersion)
 	}
 	h.number, h.salt, h.node = le.Uint64(b[16:]), le.Uint64(b[24:]), le.Uint64(b[32:])
 	h.prevEnd, h.prevChain, h.batch = le.Uint64(b[40:]), le.Uint32(b[48:]), le.Uint64(b[56:])

@@ -25,8 +25,11 @@ const batchMax = 16 << 20
 type request struct {
 	group    *Group
 	logs     []*raft.Log
-	restart  bool   // the group's log begins anew with logs[0]
-	truncate uint64 // without logs: forget the entries from here on
+	restart  bool     // the group's log begins anew with logs[0]
+	truncate uint64   // without logs: forget the entries from here on
+	carried  *carried // the logs are stored already, and are carried forward
+	begin    bool     // they are the first of those carried
+	end      bool     // and the last
 
 	// Owned by the writer.
 	next int // records of it that are written
@@ -190,6 +193,9 @@ func (l *Log) layOut(queue []*request, room int64) {
 	l.plan = l.plan[:0]
 	room = min(room, max(batchMax, queue[0].size(queue[0].next)))
 	for _, r := range queue {
+		if r.carried != nil && len(l.plan) > 0 {
+			return // in a batch of its own: what else is in it isn't in the index yet
+		}
 		for i := r.next; i < r.records(); i++ {
 			n := r.size(i)
 			if n > room {
@@ -203,10 +209,16 @@ func (l *Log) layOut(queue []*request, room int64) {
 				if r.restart && i == 0 {
 					p.rec.flags |= flagRestart
 				}
+				if r.carried != nil {
+					p.rec.flags |= r.flags(i)
+				}
 			} else {
 				p.rec = record{kind: kindTruncate, group: r.group.id, index: r.truncate}
 			}
 			l.plan = append(l.plan, p)
+		}
+		if r.carried != nil {
+			return
 		}
 	}
 }
@@ -254,6 +266,10 @@ func (l *Log) publish() {
 		if p.log == nil {
 			p.req.group.truncateLocked(p.rec.index)
 			truncated = true
+			continue
+		}
+		if p.req.carried != nil {
+			p.req.group.arrivedLocked(p.req.carried, p.at, p.rec.flags)
 			continue
 		}
 		if p.rec.flags&flagRestart != 0 {

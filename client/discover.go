@@ -29,6 +29,10 @@ type Query struct {
 	Violating bool // only those with messages that don't conform
 }
 
+// Matches tells whether an advertisement is one that is asked for, as far as it says so
+// itself.
+func (q Query) Matches(ad *Advertisement) bool { return q.matches(ad) }
+
 func (q Query) matches(ad *Advertisement) bool {
 	return (q.Name == "" || q.Name == ad.Name) &&
 		(q.Team == "" || q.Team == ad.Owner.Team) &&

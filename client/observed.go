@@ -31,6 +31,8 @@ type Observed struct {
 	Consumers   int `json:"consumers"`
 	Operators   int `json:"operators"`
 
+	ReadBy []string `json:"read_by,omitempty"` // the operators, by name; not all
+
 	Keys        *int64   `json:"keys,omitempty"`     // different ones, estimated
 	Subjects    *int64   `json:"subjects,omitempty"` // different ones, estimated
 	Checked1h   int64    `json:"checked_1h"`

@@ -24,6 +24,7 @@ import (
 const (
 	callSeen     = "adv.seen"
 	seenPatience = 2 * time.Second // for other nodes to say what they have seen
+	readByMax    = 10
 	seenAtOnce   = 1000            // advertisements asked about in one call
 )
 
@@ -45,6 +46,8 @@ type Observed struct {
 	Subscribers int `json:"subscribers"` // subscriptions of clients
 	Consumers   int `json:"consumers"`   // of topics that keep some of it
 	Operators   int `json:"operators"`   // that read it
+
+	ReadBy []string `json:"read_by,omitempty"` // the operators, by name, at most ten
 
 	Keys        *int64   `json:"keys,omitempty"`        // different ones, estimated
 	Subjects    *int64   `json:"subjects,omitempty"`    // different ones, estimated; without a key
@@ -202,7 +205,8 @@ func (s *Service) observed(ctx context.Context, account string, all []*catalogue
 			}
 			o := sum.observed()
 			o.Name, o.Owner, o.Pattern, o.Incomplete = a.Name, a.Owner.Key(), a.Pattern, missing
-			o.Operators = len(slices.Compact(slices.Sorted(slices.Values(readers.Overlapping(a.Pattern, nil)))))
+			names := slices.Compact(slices.Sorted(slices.Values(readers.Overlapping(a.Pattern, nil))))
+			o.Operators, o.ReadBy = len(names), names[:min(len(names), readByMax)]
 			o.Unused = a.Role != catalogue.Consumes && o.Subscribers+o.Consumers+o.Operators == 0
 			o.Silent = a.Role != catalogue.Consumes && s.isSilent(a, o.Last)
 			out[a.Key()] = o

@@ -1,17 +1,11 @@
 package cli
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
-	"go.yaml.in/yaml/v3"
 
 	"github.com/heraldmq/herald/client"
 	"github.com/heraldmq/herald/cmd/pubsub/internal/ui"
@@ -24,10 +18,28 @@ func (a *app) advertiseCommand() *cobra.Command {
 		Short:   "Declare what is published",
 		Long: `An advertisement says who publishes what, on which subjects, how it looks and how
 long it is kept. Others find it with "pubsub discover" and are told when it
-appears or goes.`,
+appears or goes. With -f it is "advertise put -f".`,
+		Example: `  pubsub advertise -f api.yaml
+  pubsub advertise put quakes --subject 'quakes.{net}.{type}' --durable --max-age 7d
+  pubsub advertise check quakes --last 1h`,
 	}
-	cmd.AddCommand(a.advertisePut(), a.discoverList("ls"), a.advertiseWithdraw())
-	return group(cmd)
+	put := a.advertisePut()
+	cmd.AddCommand(put, a.discoverList("ls"), a.advertiseWithdraw(), a.advertiseCheck(), a.advertiseInfer(), a.advertiseSample())
+	group(cmd)
+	help := cmd.RunE
+	var file string
+	cmd.Flags().StringVarP(&file, "file", "f", "", `advertisements, or an AsyncAPI document; "-" is standard input`)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if file == "" || len(args) > 0 {
+			return help(cmd, args)
+		}
+		if err := put.Flags().Set("file", file); err != nil {
+			return err
+		}
+		put.SetContext(cmd.Context())
+		return put.RunE(put, nil)
+	}
+	return a.changes(cmd)
 }
 
 type advertiseFlags struct {
@@ -36,6 +48,8 @@ type advertiseFlags struct {
 	tags                                                    []string
 	durable, hold                                           bool
 	topic, maxAge, maxBytes                                 string
+	enforce, compat, key, expected, silenceAfter            string
+	exclusive, force                                        bool
 }
 
 func (a *app) advertisePut() *cobra.Command {
@@ -43,44 +57,46 @@ func (a *app) advertisePut() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "put [NAME]",
 		Aliases: []string{"add"},
-		Short:   "Declare or change an advertisement",
+		Short:   "Declare or change advertisements",
 		Long: `Declare an advertisement from a YAML or JSON file, from flags, or both (flags win).
-The lease is permanent unless the file says otherwise; --hold keeps running,
-renews the lease and withdraws at the end. With --durable the broker creates the
-topic that keeps the messages.`,
+A file may have several, as YAML documents or as a list, or be an AsyncAPI 3
+document. The lease is permanent unless the file says otherwise; --hold keeps
+running, renews the lease and withdraws at the end. With --durable the broker
+creates the topic that keeps the messages.
+
+A schema is checked against the one it replaces (--compat of the latter); --force
+is for the user who advertised. --enforce says what happens to messages that are
+not as the schema says: try it before with "pubsub advertise check".`,
 		Example: `  pubsub advertise put quakes --subject 'quakes.{net}.{type}' --durable --max-age 7d
+  pubsub advertise put orders --subject 'orders.{region}' --schema order.json --enforce reject
   pubsub advertise put -f orders.yaml`,
 		Args: args(0, 1, "[NAME]"),
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		ad, err := f.advertisement(cmd, args)
+		ads, err := f.advertisements(cmd, args)
 		if err != nil {
 			return err
 		}
 		if a.dryRun {
-			a.ui.Note("dry run: would advertise %s on %s", ad.Name, ad.Subject)
-			return a.ui.Item(ad, advertisementPairs(&ad))
+			for i := range ads {
+				a.ui.Note("dry run: would advertise %s on %s", ads[i].Name, ads[i].Subject)
+			}
+			return a.showAdvertised(ads)
 		}
 		c, err := a.connect(cmd)
 		if err != nil {
 			return err
 		}
 		if f.hold {
-			return a.hold(cmd, c, ad)
+			return a.hold(cmd, c, ads)
 		}
-		if ad.Lease.Mode == "" {
-			ad.Lease.Mode = client.LeasePermanent
-		}
-		got, err := c.PutAdvertisement(cmd.Context(), ad)
-		if err != nil {
-			return err
-		}
-		a.ui.Note("advertised %s on %s, revision %d", got.Name, got.Subject, got.Revision)
-		if a.ui.Format == ui.Table && a.ui.Template == nil {
-			return nil
-		}
-		return a.ui.Item(got, advertisementPairs(got))
+		return a.putAll(cmd, c, ads, f.force)
 	}
+	f.add(cmd)
+	return a.changes(cmd)
+}
+
+func (f *advertiseFlags) add(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.StringVarP(&f.file, "file", "f", "", `YAML or JSON file, "-" is standard input`)
 	fl.StringVar(&f.subject, "subject", "", "subject; tokens may be named: orders.{region}.created")
@@ -88,7 +104,14 @@ topic that keeps the messages.`,
 	fl.StringVar(&f.kind, "kind", "", "event, state, command or reply")
 	fl.StringVar(&f.role, "role", "", "publishes, consumes, responds or operator (publishes)")
 	fl.StringVar(&f.contentType, "content-type", "", "media type of the payload")
-	fl.StringVar(&f.schema, "schema", "", "file with the JSON Schema of the payload")
+	fl.StringVar(&f.schema, "schema", "", "file with the schema of the payload: JSON Schema, Avro (.avsc) or Protobuf (.proto)")
+	fl.StringVar(&f.compat, "compat", "", "what the next schema must be to this one: none, backward, forward or full")
+	fl.StringVar(&f.enforce, "enforce", "", "what is not as the schema says: off, warn, reject or quarantine")
+	fl.BoolVar(&f.exclusive, "exclusive", false, "only those who hold the advertisement may publish")
+	fl.BoolVar(&f.force, "force", false, "put a schema that is not compatible with the one in use")
+	fl.StringVar(&f.key, "key", "", "the key of a message: header:NAME, token:NAME or a JSON pointer (/order/id)")
+	fl.StringVar(&f.expected, "expected", "", "expected rate (50/s)")
+	fl.StringVar(&f.silenceAfter, "silence-after", "", "say so when nothing came for this long (5m)")
 	fl.StringVar(&f.team, "team", "", "owner: team")
 	fl.StringVar(&f.service, "service", "", "owner: service")
 	fl.StringVar(&f.contact, "contact", "", "owner: how to reach them")
@@ -102,20 +125,79 @@ topic that keeps the messages.`,
 	_ = cmd.RegisterFlagCompletionFunc("kind", fixed("event", "state", "command", "reply"))
 	_ = cmd.RegisterFlagCompletionFunc("role", fixed("publishes", "consumes", "responds", "operator"))
 	_ = cmd.RegisterFlagCompletionFunc("lease", fixed(client.LeaseConnection, client.LeaseTTL, client.LeasePermanent))
-	return a.changes(cmd)
+	_ = cmd.RegisterFlagCompletionFunc("enforce", fixed("off", "warn", "reject", "quarantine"))
+	_ = cmd.RegisterFlagCompletionFunc("compat", fixed("none", "backward", "forward", "full"))
 }
 
-// advertisement merges the file and the flags.
-func (f *advertiseFlags) advertisement(cmd *cobra.Command, args []string) (client.Advertisement, error) {
-	var ad client.Advertisement
+// putAll puts advertisements one after the other.
+func (a *app) putAll(cmd *cobra.Command, c *client.Client, ads []client.Advertisement, force bool) error {
+	options := []client.PutOption{client.OnWarning(func(w string) { a.ui.Warn("%s", w) })}
+	if force {
+		options = append(options, client.Force())
+	}
+	var done []client.Advertisement
+	for i := range ads {
+		ad := ads[i]
+		switch ad.Lease.Mode {
+		case "":
+			ad.Lease.Mode = client.LeasePermanent
+		case client.LeaseConnection:
+			a.ui.Warn("the lease of %s is that of a connection, and this one ends now: use --hold or --lease permanent", ad.Name)
+		}
+		got, err := c.PutAdvertisement(cmd.Context(), ad, options...)
+		if err != nil {
+			return err
+		}
+		a.ui.Note("advertised %s on %s, revision %d", got.Name, got.Subject, got.Revision)
+		done = append(done, *got)
+	}
+	if a.ui.Format == ui.Table && a.ui.Template == nil {
+		return nil
+	}
+	return a.showAdvertised(done)
+}
+
+// showAdvertised prints one in full, several as a list.
+func (a *app) showAdvertised(ads []client.Advertisement) error {
+	if len(ads) == 1 {
+		return a.ui.Item(ads[0], advertisementPairs(&ads[0]))
+	}
+	found := make([]client.Discovered, len(ads))
+	for i := range ads {
+		found[i].Advertisement = ads[i]
+	}
+	return a.listAdvertisements(found, false)
+}
+
+// advertisements merges the file and the flags.
+func (f *advertiseFlags) advertisements(cmd *cobra.Command, args []string) ([]client.Advertisement, error) {
+	ads := []client.Advertisement{{}}
 	if f.file != "" {
-		if err := readAdvertisement(cmd.InOrStdin(), f.file, &ad); err != nil {
-			return ad, usage(cmd, "%v", err)
+		var err error
+		if ads, err = readAdvertisements(cmd.InOrStdin(), f.file); err != nil {
+			return nil, usage(cmd, "%v", err)
 		}
 	}
-	if len(args) > 0 {
-		ad.Name = args[0]
+	if len(args) > 0 && len(ads) > 1 {
+		return nil, usage(cmd, "%s has %d advertisements: leave out NAME", f.file, len(ads))
 	}
+	for i := range ads {
+		ad := &ads[i]
+		if len(args) > 0 {
+			ad.Name = args[0]
+		}
+		if err := f.apply(cmd, ad); err != nil {
+			return nil, err
+		}
+		if ad.Name == "" || ad.Subject == "" {
+			return nil, usage(cmd, "an advertisement needs a name and --subject (or --file with both)")
+		}
+	}
+	return ads, nil
+}
+
+// apply lets the flags win.
+func (f *advertiseFlags) apply(cmd *cobra.Command, ad *client.Advertisement) error {
 	for _, row := range []struct {
 		from string
 		to   *string
@@ -129,6 +211,7 @@ func (f *advertiseFlags) advertisement(cmd *cobra.Command, args []string) (clien
 		{f.service, &ad.Owner.Service},
 		{f.contact, &ad.Owner.Contact},
 		{f.lease, &ad.Lease.Mode},
+		{f.enforce, &ad.Enforce},
 	} {
 		if row.from != "" {
 			*row.to = row.from
@@ -137,25 +220,65 @@ func (f *advertiseFlags) advertisement(cmd *cobra.Command, args []string) (clien
 	if len(f.tags) > 0 {
 		ad.Tags = f.tags
 	}
-	if f.schema != "" {
-		b, err := os.ReadFile(f.schema)
-		if err != nil {
-			return ad, err
-		}
-		if !json.Valid(b) {
-			return ad, usage(cmd, "--schema: %s is not JSON", f.schema)
-		}
-		ad.Schema = &client.Schema{Format: "json-schema", Inline: b}
+	ad.Exclusive = ad.Exclusive || f.exclusive
+	if err := f.describe(ad); err != nil {
+		return usage(cmd, "%v", err)
 	}
 	if f.durable || f.topic != "" || f.maxAge != "" || f.maxBytes != "" {
-		if err := f.keep(&ad); err != nil {
-			return ad, usage(cmd, "%v", err)
+		if err := f.keep(ad); err != nil {
+			return usage(cmd, "%v", err)
 		}
 	}
-	if ad.Name == "" || ad.Subject == "" {
-		return ad, usage(cmd, "an advertisement needs a name and --subject (or --file with both)")
+	return nil
+}
+
+// describe lets the flags win that say how messages are.
+func (f *advertiseFlags) describe(ad *client.Advertisement) error {
+	if f.schema != "" {
+		s, err := readSchema(f.schema)
+		if err != nil {
+			return fmt.Errorf("--schema: %w", err)
+		}
+		if ad.Schema != nil {
+			s.Version, s.Compat, s.Message = ad.Schema.Version, ad.Schema.Compat, ad.Schema.Message
+		}
+		ad.Schema = s
 	}
-	return ad, nil
+	if f.compat != "" {
+		if ad.Schema == nil {
+			return errors.New("--compat is of a schema: there is none")
+		}
+		ad.Schema.Compat = f.compat
+	}
+	if kind, name, ok := strings.Cut(f.key, ":"); f.key != "" {
+		switch {
+		case strings.HasPrefix(f.key, "/"):
+			ad.KeyBy = &client.KeyBy{Pointer: f.key}
+		case ok && kind == "header":
+			ad.KeyBy = &client.KeyBy{Header: name}
+		case ok && kind == "token":
+			ad.KeyBy = &client.KeyBy{Token: name}
+		default:
+			return fmt.Errorf("--key: %q is none of header:NAME, token:NAME and /pointer", f.key)
+		}
+	}
+	if f.expected == "" && f.silenceAfter == "" {
+		return nil
+	}
+	if ad.Rate == nil {
+		ad.Rate = &client.Rate{}
+	}
+	if f.expected != "" {
+		ad.Rate.Expected = f.expected
+	}
+	if f.silenceAfter != "" {
+		d, err := parseDuration(f.silenceAfter)
+		if err != nil {
+			return fmt.Errorf("--silence-after: %w", err)
+		}
+		ad.Rate.SilenceAfter = client.Duration(d)
+	}
+	return nil
 }
 
 func (f *advertiseFlags) keep(ad *client.Advertisement) error {
@@ -180,149 +303,4 @@ func (f *advertiseFlags) keep(ad *client.Advertisement) error {
 		ad.Keep.MaxBytes = n
 	}
 	return nil
-}
-
-func readAdvertisement(in io.Reader, path string, ad *client.Advertisement) error {
-	var b []byte
-	var err error
-	if path == "-" {
-		b, err = io.ReadAll(in)
-	} else {
-		b, err = os.ReadFile(path)
-	}
-	if err != nil {
-		return fmt.Errorf("read the advertisement: %w", err)
-	}
-	if !bytes.HasPrefix(bytes.TrimSpace(b), []byte("{")) {
-		if b, err = yamlToJSON(b); err != nil {
-			return fmt.Errorf("%s: %w", path, err)
-		}
-	}
-	if err := json.Unmarshal(b, ad); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	return nil
-}
-
-// yamlToJSON converts one YAML document, so that files in both formats go through
-// the same decoding; errors name the line.
-func yamlToJSON(doc []byte) ([]byte, error) {
-	dec := yaml.NewDecoder(bytes.NewReader(doc))
-	var v map[string]any
-	if err := dec.Decode(&v); err != nil && !errors.Is(err, io.EOF) {
-		return nil, err
-	}
-	if dec.Decode(new(yaml.Node)) == nil {
-		return nil, errors.New("yaml: more than one document; put each advertisement in a file of its own")
-	}
-	return json.Marshal(v)
-}
-
-// hold advertises until the context ends.
-func (a *app) hold(cmd *cobra.Command, c *client.Client, ad client.Advertisement) error {
-	p, err := c.Advertise(cmd.Context(), ad)
-	if err != nil {
-		return err
-	}
-	a.ui.Note("advertising %s on %s until interrupted", ad.Name, ad.Subject)
-	<-cmd.Context().Done()
-	return errors.Join(p.Close(), cmd.Context().Err())
-}
-
-func (a *app) advertiseWithdraw() *cobra.Command {
-	var owner client.Owner
-	var ifExists bool
-	cmd := &cobra.Command{
-		Use: "withdraw NAME", Aliases: []string{"rm"}, Short: "End an advertisement; its topic stays", Args: args(1, 1, "NAME"), ValidArgsFunction: a.completeAdvertisements,
-	}
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c, err := a.connect(cmd)
-		if err != nil {
-			return err
-		}
-		if a.dryRun {
-			if _, err := c.Advertisement(cmd.Context(), args[0], owner); err != nil {
-				return a.advertisementProblem(cmd, err, args[0])
-			}
-			a.ui.Note("dry run: would withdraw %s", args[0])
-			return nil
-		}
-		err = c.WithdrawAdvertisement(cmd.Context(), args[0], owner)
-		if ifExists && errors.Is(err, client.ErrNotFound) {
-			a.ui.Note("nobody advertises %s", args[0])
-			return nil
-		}
-		if err != nil {
-			return a.advertisementProblem(cmd, err, args[0])
-		}
-		a.ui.Note("withdrawn %s", args[0])
-		return nil
-	}
-	cmd.Flags().StringVar(&owner.Team, "team", "", "owner: team, when several advertise the name")
-	cmd.Flags().StringVar(&owner.Service, "service", "", "owner: service, when several advertise the name")
-	cmd.Flags().BoolVar(&ifExists, "if-exists", false, "succeed when there is none")
-	return a.changes(cmd)
-}
-
-// advertisementProblem explains an error about an advertisement.
-func (a *app) advertisementProblem(cmd *cobra.Command, err error, name string) error {
-	if !errors.Is(err, client.ErrNotFound) {
-		return err
-	}
-	var names []string
-	if ads, err := a.client.Discover(cmd.Context(), client.Query{}); err == nil {
-		for _, ad := range ads {
-			names = append(names, ad.Name)
-		}
-	}
-	return &problem{code: exitNotFound, what: fmt.Sprintf("nobody advertises %q%s", name, suggestion(name, names)), next: "pubsub discover", err: err}
-}
-
-func advertisementPairs(ad *client.Advertisement) [][2]string {
-	pairs := [][2]string{{"name", ad.Name}, {"subject", ad.Subject}, {"pattern", ad.Pattern()}}
-	add := func(name, value string) {
-		if value != "" {
-			pairs = append(pairs, [2]string{name, value})
-		}
-	}
-	add("role", ad.Role)
-	add("kind", ad.Kind)
-	add("summary", ad.Summary)
-	add("description", ad.Description)
-	add("tags", strings.Join(ad.Tags, ", "))
-	add("team", ad.Owner.Team)
-	add("service", strings.TrimSpace(ad.Owner.Service+" "+ad.Owner.Version))
-	add("contact", ad.Owner.Contact)
-	add("content type", ad.ContentType)
-	if s := ad.Schema; s != nil {
-		text := s.Format
-		if s.Version != "" {
-			text += " version " + s.Version
-		}
-		if s.SHA256 != "" {
-			text += ", sha256 " + s.SHA256[:min(12, len(s.SHA256))] + "…"
-		}
-		add("schema", text)
-	}
-	if k := ad.Keep; k != nil {
-		text := "topic " + or(k.Topic, strings.ReplaceAll(ad.Name, ".", "_"))
-		if k.MaxAge > 0 {
-			text += ", at most " + ui.Duration(time.Duration(k.MaxAge))
-		}
-		if k.MaxBytes > 0 {
-			text += ", at most " + ui.Bytes(k.MaxBytes)
-		}
-		add("kept in", text)
-	}
-	if r := ad.Rate; r != nil {
-		add("expected rate", r.Expected)
-	}
-	add("lease", ad.Lease.Mode)
-	if ad.Revision > 0 {
-		add("revision", fmt.Sprint(ad.Revision))
-	}
-	if !ad.Changed.IsZero() {
-		add("changed", ad.Changed.UTC().Format(time.RFC3339))
-	}
-	return pairs
 }

@@ -1,70 +1,210 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
 	"github.com/heraldmq/herald/client"
+	"github.com/heraldmq/herald/cmd/pubsub/internal/asyncapi"
 	"github.com/heraldmq/herald/cmd/pubsub/internal/ui"
 )
 
 func (a *app) discoverCommand() *cobra.Command {
 	cmd := a.discoverList("discover")
-	cmd.Long = `List what is advertised, show one advertisement in full, or watch: --watch prints
-what there is, then (as a note) that this was all, then each change.`
-	cmd.Example = "  pubsub discover\n  pubsub discover quakes -o json\n  pubsub discover --subject 'orders.>' --watch -o ndjson"
+	cmd.Long = `List what is advertised, show one advertisement in full with what is really
+published, or watch: --watch prints what there is, then (as a note) that this was
+all, then each change.
+
+--observed shows the figures of all. --undeclared lists traffic that nobody
+advertises, --silent, --unused and --violating what is advertised and quiet, read
+by nobody, or not as its schema says. NATS's micro services are listed with the
+role responds (--no-services leaves them out).
+
+--asyncapi prints an AsyncAPI document, which "pubsub advertise -f" reads. With a
+NAME --jsonschema, --go and --ts print the schema, or types of it for programs.`
+	cmd.Example = `  pubsub discover
+  pubsub discover quakes -o json
+  pubsub discover --subject 'orders.>' --watch -o ndjson
+  pubsub discover --undeclared
+  pubsub discover --asyncapi > api.yaml
+  pubsub discover orders --go > orders.go`
 	return cmd
+}
+
+type discoverFlags struct {
+	q                                             client.Query
+	watch, observed, undeclared, asyncapi, noMore bool
+	jsonschema, golang, ts                        bool
 }
 
 // discoverList is "discover" and "advertise ls".
 func (a *app) discoverList(use string) *cobra.Command {
-	var q client.Query
-	var watch bool
+	var f discoverFlags
 	cmd := &cobra.Command{
 		Use: use + " [NAME]", Short: "List what is advertised", Args: args(0, 1, "[NAME]"), ValidArgsFunction: a.completeAdvertisements,
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			f.q.Name = args[0]
+		}
+		types := f.jsonschema || f.golang || f.ts
+		if types && f.q.Name == "" {
+			return usage(cmd, "--jsonschema, --go and --ts are of one advertisement: give its NAME")
+		}
 		c, err := a.connect(cmd)
 		if err != nil {
 			return err
 		}
-		if len(args) > 0 {
-			q.Name = args[0]
+		switch {
+		case f.watch:
+			return a.watch(cmd, c, f.q)
+		case f.undeclared:
+			return a.undeclared(cmd, c, f.q.Subject)
+		case f.asyncapi:
+			return a.exportAsyncAPI(cmd, c, f.q)
+		case types:
+			return a.printTypes(cmd, c, &f)
 		}
-		if watch {
-			return a.watch(cmd, c, q)
-		}
-		ads, err := c.Discover(cmd.Context(), q)
-		if err != nil {
-			return err
-		}
-		if q.Name != "" && len(ads) == 0 {
-			return a.advertisementProblem(cmd, &client.Error{Op: "discover", Target: q.Name, Kind: client.ErrNotFound, Err: errors.New("nobody advertises it")}, q.Name)
-		}
-		if q.Name != "" && len(ads) == 1 {
-			return a.ui.Item(ads[0], advertisementPairs(&ads[0]))
-		}
-		rows := ui.Rows{Columns: []string{"name", "subject", "role", "team", "kept in", "summary"}, Empty: "nothing is advertised"}
-		var items []any
-		for i := range ads {
-			ad := &ads[i]
-			items = append(items, ad)
-			topic := ""
-			if ad.Keep != nil {
-				topic = ad.Keep.Topic
-			}
-			rows.Cells = append(rows.Cells, []string{ad.Name, ad.Subject, ad.Role, ad.Owner.Team, topic, ad.Summary})
-		}
-		return a.ui.List(items, rows)
+		return a.discover(cmd, c, &f)
 	}
 	fl := cmd.Flags()
-	fl.StringVar(&q.Subject, "subject", "", "only what overlaps this subject or pattern")
-	fl.StringVar(&q.Team, "team", "", "only of this team")
-	fl.StringVar(&q.Tag, "tag", "", "only with this tag")
-	fl.BoolVar(&watch, "watch", false, "go on with changes")
+	fl.StringVar(&f.q.Subject, "subject", "", "only what overlaps this subject or pattern")
+	fl.StringVar(&f.q.Team, "team", "", "only of this team")
+	fl.StringVar(&f.q.Tag, "tag", "", "only with this tag")
+	fl.StringVar(&f.q.Role, "role", "", "only of this role: publishes, consumes, responds, operator")
+	fl.StringVar(&f.q.Kind, "kind", "", "only of this kind: event, state, command, reply")
+	fl.BoolVar(&f.q.Silent, "silent", false, "only what has been quiet for longer than it says")
+	fl.BoolVar(&f.q.Unused, "unused", false, "only what nobody reads")
+	fl.BoolVar(&f.q.Violating, "violating", false, "only what has messages that are not as the schema says")
+	fl.BoolVar(&f.undeclared, "undeclared", false, "what is published and not advertised")
+	fl.BoolVarP(&f.observed, "observed", "l", false, "with what is really published")
+	fl.BoolVar(&f.watch, "watch", false, "go on with changes")
+	fl.BoolVar(&f.noMore, "no-services", false, "without NATS's micro services")
+	fl.BoolVar(&f.asyncapi, "asyncapi", false, "print an AsyncAPI document")
+	fl.BoolVar(&f.jsonschema, "jsonschema", false, "print the schema of NAME as JSON Schema")
+	fl.BoolVar(&f.golang, "go", false, "print Go types for the schema of NAME")
+	fl.BoolVar(&f.ts, "ts", false, "print TypeScript types for the schema of NAME")
+	_ = cmd.RegisterFlagCompletionFunc("role", fixed("publishes", "consumes", "responds", "operator"))
+	_ = cmd.RegisterFlagCompletionFunc("kind", fixed("event", "state", "command", "reply"))
+	cmd.MarkFlagsMutuallyExclusive("watch", "undeclared", "asyncapi", "jsonschema", "go", "ts")
 	return cmd
+}
+
+func (a *app) discover(cmd *cobra.Command, c *client.Client, f *discoverFlags) error {
+	q := f.q
+	more := make(chan []client.Advertisement, 1)
+	if f.noMore || q.Role != "" && q.Role != "responds" || q.Silent || q.Unused || q.Violating || q.Team+q.Tag+q.Kind != "" {
+		more <- nil
+	} else {
+		go func() { // they are asked meanwhile; ends with the context, or after a pause
+			services, err := c.Services(cmd.Context(), 0)
+			if err != nil {
+				a.ui.Debug("micro services: %v", err)
+			}
+			more <- services
+		}()
+	}
+	seen := f.observed || q.Name != "" || q.Silent || q.Unused || q.Violating
+	find := c.DiscoverObserved
+	if !seen {
+		find = func(ctx context.Context, q client.Query) (found []client.Discovered, err error) {
+			ads, err := c.Discover(ctx, q)
+			for i := range ads {
+				found = append(found, client.Discovered{Advertisement: ads[i]})
+			}
+			return found, err
+		}
+	}
+	found, err := find(cmd.Context(), q)
+	for _, ad := range <-more {
+		if q.Matches(&ad) {
+			found = append(found, client.Discovered{Advertisement: ad})
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if q.Name != "" && len(found) == 0 {
+		return a.advertisementProblem(cmd, &client.Error{Op: "discover", Target: q.Name, Kind: client.ErrNotFound, Err: errors.New("nobody advertises it")}, q.Name)
+	}
+	if q.Name != "" && len(found) == 1 {
+		return a.ui.Item(found[0], append(advertisementPairs(&found[0].Advertisement), a.observedPairs(found[0].Observed)...))
+	}
+	return a.listAdvertisements(found, seen)
+}
+
+func (a *app) listAdvertisements(found []client.Discovered, seen bool) error {
+	rows := ui.Rows{Columns: []string{"name", "subject", "role", "team", "kept in", "summary"}, Empty: "nothing is advertised"}
+	if seen {
+		rows.Columns = []string{"name", "subject", "role", "last message", "msgs/min", "msgs/hour", "publishers", "readers", "conform"}
+		rows.Right = []bool{false, false, false, false, true, true, true, true, true}
+	}
+	var items []any
+	for i := range found {
+		ad := &found[i]
+		items = append(items, ad)
+		topic := ""
+		if ad.Keep != nil {
+			topic = ad.Keep.Topic
+		}
+		cells := []string{ad.Name, ad.Subject, ad.Role, ad.Owner.Team, topic, ad.Summary}
+		if seen {
+			cells = append(cells[:3], a.observedCells(ad.Observed)...)
+		}
+		rows.Cells = append(rows.Cells, cells)
+	}
+	return a.ui.List(items, rows)
+}
+
+// observedCells are the figures of one row: last, per minute, per hour, publishers,
+// readers, conformance.
+func (a *app) observedCells(o *client.Observed) []string {
+	if o == nil {
+		return []string{"–", "–", "–", "–", "–", "–"}
+	}
+	last, conform := "–", "–"
+	if o.Last != nil {
+		last = ui.Since(*o.Last, a.env.Now())
+	}
+	if o.Conformance != nil {
+		conform = fmt.Sprintf("%g %%", *o.Conformance)
+	}
+	return []string{last, ui.Count(int(o.Msgs1m)), ui.Count(int(o.Msgs1h)), fmt.Sprint(o.Publishers), fmt.Sprint(o.Readers()), conform}
+}
+
+// undeclared lists what is published and not advertised.
+func (a *app) undeclared(cmd *cobra.Command, c *client.Client, pattern string) error {
+	all, err := c.Undeclared(cmd.Context(), pattern)
+	if err != nil {
+		return err
+	}
+	rows := ui.Rows{
+		Columns: []string{"subject", "last message", "msgs/min", "msgs/hour", "publishers", "readers"},
+		Right:   []bool{false, false, true, true, true, true}, Empty: "everything that was published within an hour is advertised",
+	}
+	var items []any
+	for i := range all {
+		items = append(items, &all[i])
+		rows.Cells = append(rows.Cells, append([]string{all[i].Pattern}, a.observedCells(&all[i])[:5]...))
+	}
+	return a.ui.List(items, rows)
+}
+
+// exportAsyncAPI prints what is advertised as a document.
+func (a *app) exportAsyncAPI(cmd *cobra.Command, c *client.Client, q client.Query) error {
+	ads, err := c.Discover(cmd.Context(), q)
+	if err != nil {
+		return err
+	}
+	doc, err := asyncapi.Export("Herald", ads)
+	if err != nil {
+		return err
+	}
+	_, err = a.env.Out.Write(doc)
+	return err
 }
 
 // watch prints events until the context ends.

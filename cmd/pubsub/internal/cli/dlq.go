@@ -55,7 +55,7 @@ type letter struct {
 // letterOf reads a dead letter; false when the message is none.
 func letterOf(m *client.Message) (l letter, ok bool) {
 	get := func(name string) string { return m.Header.Get(deadPrefix + name) }
-	if get("Subject") == "" || get("Stream") == "" {
+	if get("Subject") == "" || get("Reason") == "" {
 		return l, false
 	}
 	l.Sequence, l.Subject, l.Reason, l.Detail, l.Size = m.Stored.Sequence, m.Subject, get("Reason"), get("Detail"), len(m.Payload)
@@ -77,12 +77,12 @@ type chosen struct {
 func (c *chosen) add(cmd *cobra.Command, all string) *cobra.Command {
 	fl := cmd.Flags()
 	fl.StringVar(&c.consumer, "consumer", "", "only those that this consumer gave up")
-	fl.StringVar(&c.reason, "reason", "", "only these: max_deliver or terminated")
+	fl.StringVar(&c.reason, "reason", "", "only these: max_deliver, terminated, or schema (in quarantine)")
 	fl.StringVar(&c.where, "where", "", "only those that this condition holds for")
 	if all != "" {
 		fl.BoolVar(&c.all, "all", false, all)
 	}
-	_ = cmd.RegisterFlagCompletionFunc("reason", fixed("max_deliver", "terminated"))
+	_ = cmd.RegisterFlagCompletionFunc("reason", fixed("max_deliver", "terminated", "schema"))
 	return cmd
 }
 
@@ -288,7 +288,7 @@ func (a *app) redrive(ctx context.Context, m *client.Message, l letter, to strin
 	subject := l.Origin.Subject
 	if to != "" {
 		subject = to
-	} else {
+	} else if l.Origin.Topic != "" { // what an advertisement sent to quarantine was in none
 		options = append(options, client.ExpectTopic(l.Origin.Topic))
 	}
 	if _, err := a.client.PublishDurable(ctx, subject, m.Payload, options...); err != nil {

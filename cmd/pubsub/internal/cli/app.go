@@ -51,6 +51,7 @@ type app struct {
 
 	client *client.Client
 	url    string
+	hinted bool // it was asked for a hint, which may be forbidden
 }
 
 // Main runs one command and returns its exit code.
@@ -260,7 +261,7 @@ func identity(s profile.Settings) ([]client.Option, error) {
 // refusal is the permission that the connection lacked, if it did.
 func (a *app) refusal() error {
 	err := a.client.Conn().LastError()
-	if !errors.Is(err, nats.ErrPermissionViolation) {
+	if !errors.Is(err, nats.ErrPermissionViolation) || a.hinted && strings.Contains(err.Error(), hintSubject) {
 		return nil
 	}
 	return &problem{code: exitRefused, what: "the broker refused: " + strings.TrimPrefix(err.Error(), "nats: "), next: "pubsub context show --explain", err: err}

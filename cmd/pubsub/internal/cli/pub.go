@@ -96,7 +96,7 @@ func (a *app) pub(cmd *cobra.Command, args []string, f pubFlags) error {
 	if err != nil {
 		return err
 	}
-	w := &writer{a: a, c: c, flags: f, options: options, known: map[string]bool{}}
+	w := &writer{a: a, c: c, flags: f, options: options, known: map[string]bool{}, live: map[string]int{}}
 	progress := a.ui.Progress("published", f.count)
 	sent := 0
 	for {
@@ -130,7 +130,11 @@ func (a *app) pub(cmd *cobra.Command, args []string, f pubFlags) error {
 	if err := a.refusal(); err != nil {
 		return err
 	}
-	return w.summary(sent)
+	if err := w.summary(sent); err != nil {
+		return err
+	}
+	a.hintPublished(cmd.Context(), w.live)
+	return nil
 }
 
 func pubOptions(f pubFlags) ([]client.PublishOption, error) {

@@ -27,7 +27,12 @@ type writer struct {
 	bytes   int64
 
 	conditions int // Nats-Expected-… headers dropped
+
+	live map[string]int // nil: not wanted; messages that are not stored, of the first few subjects
 }
+
+// liveMax is for how many subjects it is looked whether anybody listens.
+const liveMax = 3
 
 // pendingMax bounds the futures kept; their receipts are checked in order.
 const pendingMax = 4096
@@ -36,6 +41,9 @@ func (w *writer) write(ctx context.Context, m record.Message) error {
 	options := append([]client.PublishOption{client.WithHeaders(m.Headers)}, w.options...)
 	w.bytes += int64(len(m.Payload))
 	if !w.flags.durable {
+		if _, known := w.live[m.Subject]; w.live != nil && (known || len(w.live) < liveMax) {
+			w.live[m.Subject]++
+		}
 		if m.Reply != "" {
 			options = append(options, client.ReplyTo(m.Reply))
 		}

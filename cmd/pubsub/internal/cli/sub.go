@@ -223,6 +223,9 @@ func (a *app) sub(cmd *cobra.Command, subjects []string, f subFlags) error {
 		a.ui.Note("reading %s of topic %s from %s", subjects[0], subs[0].Topic(), r.from.position)
 	} else {
 		a.ui.Note("listening on %s", strings.Join(subjects, ", "))
+		for _, subject := range subjects {
+			a.hintSubscribed(ctx, subject)
+		}
 	}
 	return a.print(ctx, incoming, subs, until, f)
 }

@@ -191,6 +191,8 @@ func (s *Service) everywhere(ctx context.Context, q *seenQuestion) (answers [][]
 // observed sums up over the nodes what was seen of advertisements.
 func (s *Service) observed(ctx context.Context, account string, all []*catalogue.Advertisement) map[catalogue.Key]*Observed {
 	out := make(map[catalogue.Key]*Observed, len(all))
+	_, revision := s.o.Catalogue.Advertisements("-") // of no account: just the revision
+	s.reach(ctx, revision)                           // what is shown is counted here from now on
 	readers := s.readers(account)
 	for part := range slices.Chunk(all, seenAtOnce) {
 		q := &seenQuestion{Account: account}

@@ -35,7 +35,7 @@ func ByKey(key string) SubscribeOption { return func(s *subscription) { s.key = 
 // metadata is that of a consumer, nil when it asks for nothing.
 func (s *subscription) metadata() map[string]string {
 	var m map[string]string
-	for key, value := range map[string]string{keyWhere: s.where, keyDead: s.dead, keyOrder: s.key} {
+	for key, value := range map[string]string{keyWhere: s.where, keyCodec: s.codecKey(), keyDead: s.dead, keyOrder: s.key} {
 		if value == "" {
 			continue
 		}
@@ -47,11 +47,20 @@ func (s *subscription) metadata() map[string]string {
 	return m
 }
 
+// codecKey is the codec as metadata has it: "" for JSON, and without a condition.
+func (s *subscription) codecKey() string {
+	if s.where == "" || s.codec == "json" {
+		return ""
+	}
+	return s.codec
+}
+
 // differs says in what an existing reader differs from what is asked for, "" if in
 // nothing.
 func (s *subscription) differs(metadata map[string]string) string {
 	for _, row := range []struct{ key, want, what string }{
 		{keyWhere, s.where, "another condition"},
+		{keyCodec, s.codecKey(), "another codec"},
 		{keyDead, s.dead, "another subject for dead letters"},
 		{keyOrder, s.key, "another key"},
 	} {

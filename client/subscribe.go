@@ -23,6 +23,7 @@ type SubscribeOption func(*subscription)
 type subscription struct {
 	queue       string
 	where       string
+	codec       string
 	dead        string
 	key         string
 	topic       string

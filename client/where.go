@@ -19,6 +19,34 @@ func Where(condition string) SubscribeOption {
 	return func(s *subscription) { s.where = condition }
 }
 
+// Codec says how a condition reads payloads, instead of as JSON: an object of JSON with
+// their schema, like {"avro": {…}} or {"protobuf": "syntax = …", "message": "shop.Order"}.
+// [Schema.Codec] makes one of what is advertised. It stays the same when the advertisement
+// changes. Without [Where] it means nothing.
+func Codec(codec string) SubscribeOption {
+	return func(s *subscription) { s.codec = codec }
+}
+
+// keyCodec is the metadata for a consumer's codec.
+const keyCodec = "herald.codec"
+
+// Codec returns the schema as [Codec] takes it: "json" for a JSON Schema and for none. The
+// error is that there is no inline schema.
+func (s *Schema) Codec() (string, error) {
+	if s == nil || s.Format == "json-schema" || s.Format == "none" {
+		return "json", nil
+	}
+	if len(s.Inline) == 0 {
+		return "", errors.New("the " + s.Format + " schema is not inline")
+	}
+	m := map[string]any{s.Format: s.Inline}
+	if s.Message != "" {
+		m["message"] = s.Message
+	}
+	b, err := json.Marshal(m)
+	return string(b), err
+}
+
 // filtered is the broker's answer to a condition.
 type filtered struct {
 	Error *struct {
@@ -33,7 +61,7 @@ type filtered struct {
 
 // filter asks the broker to filter a subject; with an id, to go on as before.
 func (c *Client) filter(ctx context.Context, subject string, set subscription, id string) (f filtered, err error) {
-	body, err := json.Marshal(map[string]string{"subject": subject, "where": set.where, "queue": set.queue, "id": id})
+	body, err := json.Marshal(map[string]string{"subject": subject, "where": set.where, "codec": set.codec, "queue": set.queue, "id": id})
 	if err != nil {
 		return f, err
 	}

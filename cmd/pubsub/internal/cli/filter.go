@@ -13,6 +13,8 @@ import (
 	"github.com/heraldmq/herald/cmd/pubsub/internal/ui"
 	"github.com/heraldmq/herald/topics/expr"
 	"github.com/heraldmq/herald/topics/filter"
+	"github.com/heraldmq/herald/topics/schema"
+	"github.com/heraldmq/herald/topics/value"
 )
 
 func (a *app) filterCommand() *cobra.Command {
@@ -25,20 +27,25 @@ func (a *app) filterCommand() *cobra.Command {
 const filterLineMax = 64 << 20
 
 func (a *app) filterTest() *cobra.Command {
-	var subject string
+	var subject, codec string
 	var headers []string
 	var messages bool
 	cmd := &cobra.Command{
 		Use: "test CONDITION", Short: "Show which lines a condition matches, and why not", Args: args(1, 1, "CONDITION"),
 		Long: `Read payloads from standard input, one a line, and show for each whether the
 condition matches, doesn't, or can't be evaluated and why. No broker is asked: it is
-the same code that evaluates there. With --messages the lines are messages as
+the same code that evaluates there. With a --codec that has a schema the lines are
+JSON still, and made payloads of it first. With --messages the lines are messages as
 "pubsub sub -o ndjson" prints them, with subject and headers of their own.`,
 		Example: `  echo '{"amount":120}' | pubsub filter test 'amount > 100'
   pubsub sub 'orders.>' --all --to end -o ndjson | pubsub filter test --messages 'has(amount) && tokens[1] == "eu"'`,
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		f, err := filter.NewSet().Get(args[0], filter.JSON)
+		named, err := codecOf(codec)
+		if err != nil {
+			return usage(cmd, "--codec: %v", err)
+		}
+		f, err := filter.NewSet().Get(args[0], named)
 		if err != nil {
 			return conditionProblem(cmd, args[0], err)
 		}
@@ -50,7 +57,11 @@ the same code that evaluates there. With --messages the lines are messages as
 			}
 			block += k + ": " + strings.TrimSpace(v) + "\r\n"
 		}
-		t := tested{f: f, subject: subject, header: headerBlock(block), messages: messages, json: a.ui.Format == ui.JSON || a.ui.Format == ui.NDJSON}
+		writes, err := codecSchema(named)
+		if err != nil {
+			return usage(cmd, "--codec: %v", err)
+		}
+		t := tested{writes: writes, f: f, subject: subject, header: headerBlock(block), messages: messages, json: a.ui.Format == ui.JSON || a.ui.Format == ui.NDJSON}
 		out := bufio.NewWriter(a.env.Out)
 		lines := bufio.NewScanner(a.env.In)
 		lines.Buffer(nil, filterLineMax)
@@ -65,9 +76,22 @@ the same code that evaluates there. With --messages the lines are messages as
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&subject, "subject", "test", "the messages' subject")
+	fl.StringVar(&codec, "codec", "json", codecHelp)
 	fl.StringArrayVarP(&headers, "header", "H", nil, "a header of the messages, \"Name: value\"")
 	fl.BoolVar(&messages, "messages", false, "the lines are messages, not payloads")
 	return cmd
+}
+
+// codecSchema is the schema of a codec, nil where it has none.
+func codecSchema(codec string) (*schema.Schema, error) {
+	if !strings.HasPrefix(codec, "{") {
+		return nil, nil
+	}
+	src, err := schema.ParseCodec(codec)
+	if err != nil {
+		return nil, err
+	}
+	return schema.Compile(src)
 }
 
 // conditionProblem points at what is wrong with a condition.
@@ -96,6 +120,7 @@ func headerBlock(lines string) []byte {
 // tested evaluates a condition over lines.
 type tested struct {
 	f              *filter.Filter
+	writes         *schema.Schema // of payloads, from the lines' JSON; nil: they are JSON
 	subject        string
 	header         []byte
 	messages, json bool
@@ -114,7 +139,17 @@ type testedLine struct {
 
 func (t *tested) line(out *bufio.Writer, line []byte) error {
 	t.n++
-	t.m.Reset(t.subject, t.header, line)
+	payload := line
+	if t.writes != nil && !t.messages {
+		v, err := value.Parse(line, value.Options{Decimals: true})
+		if err == nil {
+			payload, err = t.writes.Append(nil, v)
+		}
+		if err != nil {
+			return fmt.Errorf("line %d can't be written by the schema: %w", t.n, err)
+		}
+	}
+	t.m.Reset(t.subject, t.header, payload)
 	if t.messages {
 		r, err := record.Parse(line)
 		if err != nil {

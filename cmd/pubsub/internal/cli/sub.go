@@ -17,6 +17,7 @@ import (
 type subFlags struct {
 	queue          string
 	where          string
+	codec          string
 	dead, key      string
 	durable        bool
 	name           string
@@ -52,6 +53,7 @@ With --wait it gives up when no message came for that long: exit code 5.`,
   pubsub sub --durable 'orders.>' --all
   pubsub sub 'orders.>' --from @1h --to end -o ndjson
   pubsub sub 'orders.>' --where 'amount > 100 && header["Region"] == "eu"'
+  pubsub sub 'orders.>' --where 'amount > 100' --codec @order.proto#shop.Order
   pubsub sub 'orders.>' --name billing -o json --count 100 --wait 5s`,
 		Args:              args(1, -1, "SUBJECT"),
 		ValidArgsFunction: a.completeSubjects,
@@ -59,6 +61,7 @@ With --wait it gives up when no message came for that long: exit code 5.`,
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&f.where, "where", "", "only messages that this condition holds for (see pubsub filter test)")
+	fl.StringVar(&f.codec, "codec", "json", "for --where: "+codecHelp+", or advertised")
 	fl.StringVar(&f.queue, "queue", "", "share live messages with the members of this group")
 	fl.BoolVarP(&f.durable, "durable", "d", false, "read from the topic")
 	fl.StringVar(&f.name, "name", "", "read as this named reader and acknowledge")
@@ -174,9 +177,12 @@ func (a *app) sub(cmd *cobra.Command, subjects []string, f subFlags) error {
 	if err != nil {
 		return err
 	}
+	if f.codec, err = a.codec(cmd, c, f.codec, subjects[0]); err != nil {
+		return err
+	}
 	ctx := cmd.Context()
 	until := stop{count: f.count}
-	options := []client.SubscribeOption{client.Queue(f.queue), client.Where(f.where)}
+	options := []client.SubscribeOption{client.Queue(f.queue), client.Where(f.where), client.Codec(f.codec)}
 	if r.stored {
 		if options, err = a.storedOptions(ctx, subjects[0], f, &r, &until); err != nil {
 			return err
@@ -268,7 +274,7 @@ func (a *app) storedOptions(ctx context.Context, subject string, f subFlags, r *
 			return nil, err
 		}
 	}
-	options := []client.SubscribeOption{client.InTopic(topic), client.From(r.from.position), client.Where(f.where)}
+	options := []client.SubscribeOption{client.InTopic(topic), client.From(r.from.position), client.Where(f.where), client.Codec(f.codec)}
 	if f.name != "" {
 		options = append(options, client.Durable(f.name), client.ManualAck(), client.AckWait(f.ackWait), client.MaxInFlight(f.inFlight), client.DeadLetters(f.dead), client.ByKey(f.key))
 	}

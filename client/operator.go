@@ -21,20 +21,35 @@ type OperatorRequest struct {
 	// Savepoint is the name of one, of the operator or OPERATOR/NAME: SAVEPOINT.CREATE, INFO
 	// and REMOVE; DEPLOY, UPDATE and RESTORE begin with its state.
 	Savepoint string `json:"savepoint,omitempty"`
+	// RESCALE: how many instances it gets.
+	Partitions int `json:"partitions,omitempty"`
 }
 
 // Operator is an operator as it is deployed.
 type Operator struct {
-	ID      uint64    `json:"id"`
-	Name    string    `json:"name"`
-	Version string    `json:"version,omitempty"`
-	Group   uint32    `json:"group"`
-	Epoch   uint64    `json:"epoch"`
-	State   string    `json:"state"` // running, paused, failed
-	Error   string    `json:"error,omitempty"`
-	Digest  string    `json:"digest"`
+	ID      uint64   `json:"id"`
+	Name    string   `json:"name"`
+	Version string   `json:"version,omitempty"`
+	Group   uint32   `json:"group"`            // of its first instance
+	Groups  []uint32 `json:"groups,omitempty"` // of each, if it has several
+	Epoch   uint64   `json:"epoch"`
+	State   string   `json:"state"` // running, paused, failed
+	Error   string   `json:"error,omitempty"`
+	Digest  string   `json:"digest"`
+	// Next is set while its instances are being replaced.
+	Next *OperatorNext `json:"next,omitempty"`
+
 	Created Timestamp `json:"created"`
 	Changed Timestamp `json:"changed"`
+}
+
+// Partitions returns how many instances the operator has.
+func (o *Operator) Partitions() int { return max(len(o.Groups), 1) }
+
+// OperatorNext is the instances that an operator is about to have.
+type OperatorNext struct {
+	Groups []uint32 `json:"groups"`
+	Cut    []uint64 `json:"cut,omitempty"` // by input: up to where those before read; none: not known yet
 }
 
 // Timestamp is a time in nanoseconds since 1970.
@@ -46,6 +61,7 @@ func (t Timestamp) Time() time.Time { return time.Unix(0, int64(t)).UTC() }
 // OperatorReplica is what one node has of an operator.
 type OperatorReplica struct {
 	Node      string    `json:"node"`
+	Instance  int       `json:"instance,omitempty"` // of several, from 1
 	Leads     bool      `json:"leads"`
 	Seq       uint64    `json:"seq"`
 	Behind    uint64    `json:"behind"` // steps
@@ -55,8 +71,15 @@ type OperatorReplica struct {
 	Lag       uint64    `json:"lag_records"`
 	LagFor    float64   `json:"lag_seconds"`
 	Blocked   string    `json:"blocked,omitempty"`
-	Faulty    bool      `json:"quarantined,omitempty"`
-	Stats     struct {
+	// Outbox is what waits to be sent to topics of other groups.
+	Outbox []struct {
+		Topic   string `json:"topic"`
+		Parcels int    `json:"parcels"`
+		Bytes   int64  `json:"bytes"`
+		Blocked string `json:"blocked,omitempty"`
+	} `json:"outbox,omitempty"`
+	Faulty bool `json:"quarantined,omitempty"`
+	Stats  struct {
 		Steps    uint64        `json:"steps"`
 		In       uint64        `json:"in"`
 		Out      uint64        `json:"out"`

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -66,7 +67,9 @@ type Engine struct {
 	closed  bool
 	changed chan struct{} // holds one: operators have changed
 
-	over map[uint64]time.Time // since when outboxes are known to be gone; reconcile's own
+	pending bool                 // a succession is under way; as what follows reconcile's own
+	firsts  map[uint64]first     // by operator
+	over    map[uint64]time.Time // since when outboxes are known to be gone
 
 	service service
 }
@@ -77,7 +80,7 @@ func New(o Options) *Engine {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	o.OutboxBytes = cmp.Or(o.OutboxBytes, 16<<20)
-	e := &Engine{o: o, units: map[unitKey]*unit{}, readers: map[topics.TopicID][]*unit{}, changed: make(chan struct{}, 1), over: map[uint64]time.Time{}}
+	e := &Engine{o: o, units: map[unitKey]*unit{}, readers: map[topics.TopicID][]*unit{}, changed: make(chan struct{}, 1), over: map[uint64]time.Time{}, firsts: map[uint64]first{}}
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	e.service.init(e)
 	return e
@@ -151,17 +154,20 @@ const reconcileEvery = 5 * time.Second
 func (e *Engine) reconcile() {
 	tick := time.NewTicker(reconcileEvery)
 	defer tick.Stop()
+	soon := time.NewTimer(reconcileEvery)
+	defer soon.Stop()
 	for {
 		select {
 		case <-e.ctx.Done():
 			return
 		case <-e.changed:
 		case <-tick.C:
+		case <-soon.C:
 		}
 		there := map[uint64]*catalogue.Operator{}
 		for _, o := range e.state.Operators("") {
 			there[o.ID] = o
-			for _, k := range instances(o) {
+			for _, k := range slices.Concat(instances(o), comers(o)) {
 				if u := e.unit(k, o); u != nil {
 					u.update(o)
 				}
@@ -174,7 +180,12 @@ func (e *Engine) reconcile() {
 				e.end(u, over)
 			}
 		}
+		e.successions()
 		e.sweepProducers(there)
+		if e.pending {
+			e.pending = false
+			soon.Reset(succeedEvery)
+		}
 	}
 }
 
@@ -355,8 +366,10 @@ const outboxOver = time.Minute
 
 // isOver tells whether a producer whose operator is gone can be forgotten.
 func (e *Engine) isOver(id uint64) bool {
-	if id&topics.OutboxBit == 0 {
-		return true
+	if id&topics.OutboxBit == 0 { // unless it is new, and not known here yet
+		ctx, cancel := context.WithTimeout(e.ctx, time.Second)
+		defer cancel()
+		return e.state.SyncCatalogue(ctx) == nil && e.operator(id) == nil
 	}
 	since, ok := e.over[id]
 	if !ok {

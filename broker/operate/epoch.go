@@ -83,6 +83,9 @@ func (u *unit) begin(epoch uint64, was *topics.Place) error {
 	switch {
 	case o.From != nil && o.From.Epoch == epoch && (epoch == 1 || exact):
 		return u.restore(o, epoch)
+	case o.Laid == epoch: // it has taken over what there was, or gets it from another replica
+		u.epoch, u.faulty, u.inst = epoch, true, nil
+		return nil
 	case epoch == 1, was != nil && was.Epoch == 0, o.Kept == nil && o.Outbox == epoch: // nothing is taken over
 	case u.faulty || !exact: // another replica has what this one lacks
 		u.epoch, u.faulty, u.inst = epoch, true, nil

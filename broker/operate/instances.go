@@ -28,12 +28,26 @@ func instances(o *catalogue.Operator) (all []unitKey) {
 	return all
 }
 
+// comers returns the units that are to take over from those.
+func comers(o *catalogue.Operator) (all []unitKey) {
+	if o.Next == nil || o.Next.Cut == nil {
+		return nil
+	}
+	for i := range o.Next.Groups {
+		all = append(all, unitKey{o.ID, slotOf(o.Next.Layout, i)})
+	}
+	return all
+}
+
 // homeOf returns the group where an instance of an operator lives, 0 when there is no such
 // instance.
 func homeOf(o *catalogue.Operator, slot uint32) topics.GroupID {
 	layout, index := layoutOf(slot)
 	if homes := o.Homes(); layout == o.Layout && index < len(homes) {
 		return homes[index]
+	}
+	if n := o.Next; n != nil && n.Cut != nil && layout == n.Layout && index < len(n.Groups) {
+		return n.Groups[index]
 	}
 	return 0
 }

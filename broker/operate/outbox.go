@@ -335,9 +335,10 @@ func (u *unit) topic(account, name string) (*state.Topic, error) {
 	return t, nil
 }
 
-// trim runs a step that takes in nothing and only takes what was sent out of the outbox.
-func (u *unit) trim(sent []engine.Sent) error {
-	s, _, err := u.inst.Run(engine.Batch{Clock: u.inst.Clock(), Sent: sent, Waiting: func(int) bool { return true }})
+// trim runs a step that takes in nothing and only takes what was sent out of the outbox, and
+// notes that the instance halts.
+func (u *unit) trim(sent []engine.Sent, halt uint32) error {
+	s, _, err := u.inst.Run(engine.Batch{Clock: u.inst.Clock(), Sent: sent, Halt: halt, Waiting: func(int) bool { return true }})
 	if err != nil {
 		u.faulty = true
 		return err

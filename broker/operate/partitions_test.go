@@ -115,7 +115,6 @@ func TestAFailedInstanceStopsAllAndSkipsForItself(t *testing.T) {
 	defer p.close()
 	p.spread(1, 1, 1, 1)
 	text := strings.Replace(fmt.Sprintf(partitioned, "delta", 3), "errors: {policy: dead-letter, to: dead}", "", 1)
-	text = strings.Replace(text, "assert: v != 1", "assert: v != 1", 1)
 	p.deploy(text)
 	bodies := []string{`{"k":"a","v":2}`, `{"k":"b","v":1}`, `{"k":"c","v":"no number"}`, `{"k":"d","v":4}`}
 	for _, b := range bodies {
@@ -134,5 +133,159 @@ func TestAFailedInstanceStopsAllAndSkipsForItself(t *testing.T) {
 	})
 	if fails < 2 {
 		t.Errorf("it failed %d times", fails)
+	}
+}
+
+// rescale asks for a number of instances, and waits until it has them.
+func (p *place) rescale(n int) {
+	p.Helper()
+	wait(p, fmt.Sprint("rescale to ", n), func() (bool, string) {
+		_, err := p.ops.service.rescale(p.Context(), "A", &Request{Name: "parted", Partitions: n})
+		return err == nil, fmt.Sprint(err)
+	})
+}
+
+func (p *place) rescaledTo(n int) {
+	p.Helper()
+	wait(p, fmt.Sprint("it has ", n, " instances"), func() (bool, string) {
+		o := p.Operator("A", "parted")
+		return o.Next == nil && len(o.Homes()) == n, fmt.Sprintf("%d, next %+v", len(o.Homes()), o.Next)
+	})
+}
+
+func TestRescalingUnderLoadAndOverRestartsLosesAndDoublesNothing(t *testing.T) {
+	for _, standby := range []string{"delta", "replay"} {
+		t.Run(standby, func(t *testing.T) {
+			dir := t.TempDir()
+			start := func() *place { return openWith(t, dir, nil, compile, groupsOf(4, 0)) }
+			p := start()
+			defer func() { p.close() }()
+			p.spread(1, 1, 1, 1)
+			text := fmt.Sprintf(partitioned, standby, 3)
+			one := strings.Replace(text, "partitions: 3", "partitions: 1", 1)
+			p.deploy(text)
+			rng := rand.New(rand.NewPCG(13, 14))
+			sent := 0
+			publish := func(n int) {
+				for range n {
+					p.publish(manyKeys(rng, sent))
+					sent++
+				}
+			}
+			for _, n := range []int{7, 2, 1, 5} {
+				publish(300)
+				p.rescale(n)
+				publish(300)
+				for range rng.IntN(3) { // in the middle of it
+					p.close()
+					p = start()
+					publish(50)
+				}
+				p.rescaledTo(n)
+			}
+			p.parted(one, "OUT", "FAR")
+			wait(t, "those before are gone", func() (bool, string) {
+				return len(p.ops.all()) == 5, fmt.Sprint(len(p.ops.all()), " units")
+			})
+			v, err := p.ops.service.info(t.Context(), "A", &Request{Name: "parted"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			good := uint64(0)
+			wait(t, "all is counted", func() (bool, string) {
+				v, err = p.ops.service.info(t.Context(), "A", &Request{Name: "parted"})
+				good = 0
+				for _, r := range v.(Info).Replicas {
+					for _, c := range r.Counts {
+						if c.Step == "good" && c.Name == "in" {
+							good += c.N
+						}
+					}
+				}
+				return good == uint64(sent), fmt.Sprint(good, " of ", sent)
+			})
+			// By an update, with another step.
+			changed := strings.Replace(fmt.Sprintf(partitioned, standby, 4), "v != 1", "v != 2", 1)
+			if _, err := p.ops.service.update(t.Context(), "A", &Request{Spec: changed}); err != nil {
+				t.Fatal(err)
+			}
+			p.rescaledTo(4)
+			before := len(p.output())
+			p.publish(`{"k":"new","v":1}`)
+			p.publish(`{"k":"new","v":2}`)
+			wait(t, "the update's output", func() (bool, string) {
+				lines := p.output()
+				return len(lines) == before+1 && strings.HasSuffix(lines[before], `"n":1,"total":1}`), fmt.Sprint(lines[before:])
+			})
+		})
+	}
+}
+
+func TestAnOperatorFollowsItsFirstOutputAndRescalesWhilePrimariesAreKilled(t *testing.T) {
+	f := startFleet(t)
+	f.any().spread(3, 3, 1, 1)
+	for name, p := range f.nodes {
+		wait(t, name+" knows the topics", func() (bool, string) {
+			in, _ := p.Topic("A", "IN")
+			out, _ := p.Topic("A", "OUT")
+			far, _ := p.Topic("A", "FAR")
+			return in != nil && out != nil && far != nil && in.Data() != nil && out.Data() != nil, ""
+		})
+	}
+	text := fmt.Sprintf(partitioned, "delta", 1)
+	f.any().deploy(text)
+	rng := rand.New(rand.NewPCG(15, 16))
+	sent := 0
+	publish := func(n int) {
+		for range n {
+			f.any().publish(manyKeys(rng, sent))
+			sent++
+		}
+	}
+	kill := func() {
+		wait(t, "a leader", func() (bool, string) { return f.leader() != nil, "" })
+		dead := f.leader().net.Name()
+		f.kill(dead)
+		publish(50)
+		f.join(dead)
+		f.ready()
+	}
+	numbers := []int{3, 7, 2}
+	if testing.Short() {
+		numbers = numbers[:1]
+	}
+	for _, n := range numbers {
+		publish(200)
+		f.any().rescale(n)
+		publish(100)
+		kill()
+		publish(100)
+		f.any().rescaledTo(n)
+	}
+	home := f.any().Operator("A", "parted").Group
+	wait(t, "resize", func() (bool, string) {
+		_, err := f.any().UpdateTopic(t.Context(), "A", conf(1, "OUT", "out.>"))
+		return err == nil, fmt.Sprint(err)
+	})
+	publish(200)
+	wait(t, "it follows", func() (bool, string) {
+		o := f.any().Operator("A", "parted")
+		top, _ := f.any().Topic("A", "OUT")
+		return o.Next == nil && o.Group != home && o.Group == top.Group().ID(), fmt.Sprintf("%+v", o)
+	})
+	publish(200)
+	for _, name := range []string{"OUT", "FAR"} {
+		wait(t, "the output "+name, func() (bool, string) {
+			var bodies, got []string
+			for _, p := range f.nodes {
+				if b := p.bodies(); len(b) > len(bodies) {
+					bodies = b
+				}
+				if b := p.outputOf(name); len(b) > len(got) {
+					got = b
+				}
+			}
+			return same(sorted(got), sorted(batchOf(t, text, name, bodies)))
+		})
 	}
 }

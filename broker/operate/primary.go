@@ -96,7 +96,10 @@ func (u *unit) lead() (time.Duration, error) {
 		}
 		return u.standBy(), nil
 	}
-	runs := o.State == catalogue.Running
+	runs := o.State == catalogue.Running || o.State == catalogue.Paused && o.Next != nil
+	if data := u.group.Store(); data != nil && data.Place(u.id, u.slot).Epoch < u.epoch {
+		return retryEvery, u.declare(o)
+	}
 	if runs && o.Epoch > u.epoch {
 		return retryEvery, u.declare(o)
 	}
@@ -137,16 +140,24 @@ func (u *unit) advance(runs bool) (done bool, sleep time.Duration, err error) {
 	if err != nil {
 		return true, 0, err
 	}
-	if full := waiting > u.e.o.OutboxBytes; full || alone || !runs {
+	halt, rests, cut, err := u.making(u.op.Load())
+	if err != nil {
+		return true, 0, err
+	}
+	if halt > 0 {
+		u.p.arrivals, u.p.next = nil, nil
+		return false, 0, u.trim(sent, halt)
+	}
+	if full := waiting > u.e.o.OutboxBytes; full || alone || rests || !runs {
 		if full && runs {
 			u.p.blocked = u.outbox.full(waiting)
 		}
 		if len(sent) == 0 {
 			return true, idle, nil
 		}
-		return false, 0, u.trim(sent)
+		return false, 0, u.trim(sent, 0)
 	}
-	if err := u.gather(); err != nil {
+	if err := u.gather(cut); err != nil {
 		return true, 0, err
 	}
 	now := u.now()

@@ -25,8 +25,8 @@ func (u *unit) remote() bool {
 }
 
 // gather reads what has arrived, of each input in its order and of all by the time they
-// were stored.
-func (u *unit) gather() error {
+// were stored; up to the cut, where there is one.
+func (u *unit) gather(cut []topics.Sequence) error {
 	if len(u.p.arrivals) > 0 {
 		return nil
 	}
@@ -42,6 +42,10 @@ func (u *unit) gather() error {
 		messages, next, err := u.read(i, u.p.next[i], limit, u.g.Limits.Bytes)
 		if err != nil {
 			return fmt.Errorf("read input %s: %w", u.g.Inputs[i].Name, err)
+		}
+		if i < len(cut) {
+			next = min(next, cut[i]+1)
+			messages = slices.DeleteFunc(messages, func(m topics.Message) bool { return m.Sequence > cut[i] })
 		}
 		u.p.next[i] = max(next, u.p.next[i])
 		for m := range messages {

@@ -3,6 +3,7 @@ package operate
 import (
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -33,7 +34,7 @@ func (u *unit) catchUp() error {
 		return nil
 	}
 	at := data.Place(u.id, u.slot)
-	if at.Epoch == 0 {
+	if at.Epoch < max(u.op.Load().Laid, 1) {
 		if u.group.IsLeader() && u.e.runs() {
 			return u.declare(u.op.Load())
 		}
@@ -184,5 +185,12 @@ func (e *Engine) answerPeers() {
 	})
 	e.o.Peers.HandleStream(streamCheckpoint, e.giveCheckpoint)
 	e.o.Peers.HandleStream(streamSavepoint, e.giveSavepoint)
+	e.o.Peers.HandleStream(streamShare, func(_ context.Context, _ string, body []byte, w io.Writer) error {
+		var q shareRequest
+		if err := json.Unmarshal(body, &q); err != nil {
+			return fmt.Errorf("a request for a share of an operator's state: %w", err)
+		}
+		return e.giveShare(&q, w)
+	})
 	e.o.Peers.Handle(methodAsk, e.service.answerAsk)
 }

@@ -104,7 +104,11 @@ func (s *service) here(account, name string) (all []*unit) {
 
 // nodesOf returns the nodes where an operator lives.
 func (e *Engine) nodesOf(o *catalogue.Operator) (nodes []string) {
-	for _, id := range o.Homes() {
+	homes := o.Homes()
+	if o.Next != nil {
+		homes = slices.Concat(homes, o.Next.Groups)
+	}
+	for _, id := range homes {
 		if g := e.state.Group(id); g != nil {
 			nodes = append(nodes, g.Nodes()...)
 		}

@@ -454,13 +454,16 @@ func (s *service) withSavepoint(ctx context.Context, account string, r *Request,
 	o.Starts = head.Starts
 	o.Kept, fates = fits(was, g)
 	if old != nil {
+		if old.Next != nil {
+			return nil, nil, refuse(409, "its instances are being replaced; try again in a moment")
+		}
 		if o.Name != old.Name {
 			return nil, nil, refuse(400, "the savepoint is of operator %s: say the spec that operator %s is to have with it", o.Name, old.Name)
 		}
 		if len(old.Homes()) != len(o.Homes()) {
 			return nil, nil, refuse(400, "it has %d partitions, and the savepoint %d", len(old.Homes()), len(o.Homes()))
 		}
-		o.Group, o.Groups, o.Layout, o.Outbox = old.Group, old.Groups, old.Layout, old.Outbox
+		o.Group, o.Groups, o.Layout, o.Laid, o.Outbox = old.Group, old.Groups, old.Layout, old.Laid, old.Outbox
 		o.Epoch, o.Revision = old.Epoch+1, old.Revision+1
 	}
 	o.From = &catalogue.Origin{Epoch: o.Epoch, Operator: p.Operator, Savepoint: p.Name, Object: p.Object}

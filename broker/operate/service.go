@@ -11,6 +11,7 @@ import (
 	"github.com/heraldmq/herald/broker/front"
 	rooms "github.com/heraldmq/herald/broker/service"
 	"github.com/heraldmq/herald/topics"
+	"github.com/heraldmq/herald/topics/catalogue"
 )
 
 // methodAsk is how nodes pass requests on to each other: an asked, answered with what a
@@ -156,6 +157,16 @@ func (s *service) answerAsk(ctx context.Context, _ string, body []byte) ([]byte,
 	case "REPORT":
 		r, err := s.report(q.Account, q.Body)
 		return answer(r, err), nil
+	case "STANDS":
+		var r Request
+		if err := json.Unmarshal(q.Body, &r); err != nil {
+			return nil, err
+		}
+		o := s.e.state.Operator(q.Account, r.Name)
+		if o == nil {
+			return answer(nil, catalogue.FaultNoOperator), nil
+		}
+		return answer(s.e.stands(o), nil), nil
 	case "STATE":
 		v, err := s.stateHere(q.Account, q.Body)
 		return answer(v, err), nil

@@ -268,6 +268,9 @@ func (u *unit) finish() {
 
 // turn does what there is to do and returns how long to sleep.
 func (u *unit) turn() (time.Duration, error) {
+	if u.coming() {
+		return u.arrive()
+	}
 	opened := u.open()
 	// Also without a graph: what the log may release must have been taken in.
 	if err := errors.Join(opened, u.drain()); err != nil {

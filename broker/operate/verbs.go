@@ -27,6 +27,8 @@ type Request struct {
 	// Savepoint is a savepoint's name: of the operator, or OPERATOR/NAME. DEPLOY, UPDATE
 	// and RESTORE begin with its state.
 	Savepoint string `json:"savepoint,omitempty"`
+	// Partitions is how many instances RESCALE gives it.
+	Partitions int `json:"partitions,omitempty"`
 
 	may func(subject string) bool // nil: anything
 }
@@ -45,7 +47,7 @@ func (s *service) verbs() map[string]handler {
 	}
 	return map[string]handler{
 		"DEPLOY": read(s.deploy), "UPDATE": read(s.update), "LIST": read(s.list), "INFO": read(s.info), "GRAPH": read(s.graph),
-		"PAUSE": read(s.pause), "RESUME": read(s.resume), "REMOVE": read(s.remove), "LOGS": read(s.logs), "STATE": read(s.state),
+		"PAUSE": read(s.pause), "RESUME": read(s.resume), "REMOVE": read(s.remove), "RESCALE": read(s.rescale), "LOGS": read(s.logs), "STATE": read(s.state),
 		"SAVEPOINT.CREATE": read(s.savepointCreate), "SAVEPOINT.LIST": read(s.savepointList), "SAVEPOINT.INFO": read(s.savepointInfo),
 		"SAVEPOINT.REMOVE": read(s.savepointRemove), "RESTORE": read(s.restore),
 	}
@@ -193,10 +195,14 @@ func (s *service) update(ctx context.Context, account string, r *Request) (any, 
 	if err != nil {
 		return nil, err
 	}
-	if n := len(old.Homes()); n != max(g.Partitions, 1) {
-		return nil, refuse(400, "it has %d partitions, and %d can't be had by an update yet", n, g.Partitions)
+	if old.Next != nil {
+		return nil, refuse(409, "its instances are being replaced; try again in a moment")
 	}
-	o.Group, o.Groups, o.Layout, o.Outbox = old.Group, old.Groups, old.Layout, old.Outbox
+	rescales := len(old.Homes()) != max(g.Partitions, 1)
+	if rescales && r.Reset {
+		return nil, refuse(400, "it has %d partitions and is to have %d: rescale it first (pubsub operator rescale %s %d), then reset it", len(old.Homes()), max(g.Partitions, 1), o.Name, max(g.Partitions, 1))
+	}
+	o.Group, o.Groups, o.Layout, o.Laid, o.Outbox = old.Group, old.Groups, old.Layout, old.Laid, old.Outbox
 	o.Epoch, o.Revision = old.Epoch+1, old.Revision+1
 	if r.Reset && old.Lost {
 		o.Outbox = o.Epoch
@@ -219,7 +225,12 @@ func (s *service) update(ctx context.Context, account string, r *Request) (any, 
 		o.Starts, o.From = old.Starts, old.From
 		o.Kept, d.Steps = fits(was, g)
 	}
-	if r.Dry {
+	if rescales {
+		c := s.e.replaced(old, old.Group, max(g.Partitions, 1))
+		c.Next.Version, c.Next.Spec, c.Next.Digest, c.Next.IDs, c.Next.Kept = o.Version, o.Spec, o.Digest, o.IDs, o.Kept
+		o = c
+	}
+	if d.Operator = o; r.Dry {
 		return d, nil
 	}
 	if d.Operator, err = s.e.state.PutOperator(ctx, o); err != nil {

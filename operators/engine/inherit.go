@@ -134,13 +134,9 @@ func (h *heir) next() error {
 	if !own.some {
 		return nil // it has not run a step
 	}
-	var ends []topics.Sequence
-	for b := own.ends; len(b) > 0; {
-		e, n := binary.Uvarint(b)
-		if n <= 0 {
-			return ErrState
-		}
-		ends, b = append(ends, topics.Sequence(e)), b[n:]
+	ends, err := decodeEnds(own.ends)
+	if err != nil {
+		return err
 	}
 	h.clock = max(h.clock, own.clock)
 	if h.read++; h.read == 1 {
@@ -158,4 +154,62 @@ func (h *heir) next() error {
 		h.tracker.Merge(t)
 	}
 	return nil
+}
+
+// halt notes that the operator's instances are about to be replaced.
+func (x *executor) halt(layout uint32) {
+	if layout > 0 {
+		x.overlay.Put(metaHalt, binary.AppendUvarint(nil, uint64(layout)))
+		x.trimmed = true // the step is not empty
+	}
+}
+
+// Halted returns the number of the layout that the last steps, uncommitted ones included,
+// have made way for: from then on nothing is read but up to where all are to come.
+func (i *Instance) Halted() (uint32, error) { return halted(i.top()) }
+
+func halted(r state.Reader) (uint32, error) {
+	v, _, err := r.Get(metaHalt)
+	if err != nil || len(v) == 0 {
+		return 0, err
+	}
+	n, used := binary.Uvarint(v)
+	if used <= 0 {
+		return 0, ErrState
+	}
+	return uint32(n), nil
+}
+
+// Standing is how far an instance has come in making way for others.
+type Standing struct {
+	Halted uint32            `json:"halted"`
+	Ends   []topics.Sequence `json:"ends"`  // by input: read up to there
+	Waits  bool              `json:"waits"` // something waits to be sent
+}
+
+// StandingOf reads it from a state.
+func StandingOf(r state.Reader) (s Standing, err error) {
+	if s.Halted, err = halted(r); err != nil {
+		return s, err
+	}
+	b, _, err := r.Get(metaInputs)
+	if err != nil {
+		return s, err
+	}
+	if s.Ends, err = decodeEnds(b); err != nil {
+		return s, err
+	}
+	_, _, s.Waits, err = state.First(r, []byte{spaceOutbox, 'r'}, []byte{spaceOutbox, 's'})
+	return s, err
+}
+
+func decodeEnds(b []byte) (ends []topics.Sequence, err error) {
+	for len(b) > 0 {
+		e, n := binary.Uvarint(b)
+		if n <= 0 {
+			return nil, ErrState
+		}
+		ends, b = append(ends, topics.Sequence(e)), b[n:]
+	}
+	return ends, nil
 }

@@ -204,7 +204,7 @@ func (i *Instance) Apply(s *Step, read func(r Read) ([]topics.Message, error)) e
 			arrivals = append(arrivals, Arrival{r.Input, &messages[m]})
 		}
 	}
-	p, taken, err := i.execute(s.Clock, s.Flips, &Batch{Arrivals: arrivals, Ends: s.Ends, Routes: s.Routes, Sent: s.Sent})
+	p, taken, err := i.execute(s.Clock, s.Flips, &Batch{Arrivals: arrivals, Ends: s.Ends, Routes: s.Routes, Sent: s.Sent, Halt: s.Halt})
 	if err != nil || taken != len(arrivals) {
 		return fmt.Errorf("run step %d of operator %s again: %w: %d of %d records: %w", s.Seq, i.graph.Name, ErrDiverged, taken, len(arrivals), err)
 	}

@@ -41,6 +41,7 @@ var (
 	metaClock   = []byte{spaceMeta, 'c'}
 	metaTracker = []byte{spaceMeta, 't'}
 	metaInputs  = []byte{spaceMeta, 'i'}
+	metaHalt    = []byte{spaceMeta, 'x'} // number of a layout that takes over
 	metaCounts  = []byte{spaceMeta, 'n'} // followed by node(2) and the counter's name
 
 	// Of recovery upstream and amnesia; metaHollow is never in a step.

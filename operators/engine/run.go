@@ -27,9 +27,10 @@ type Batch struct {
 	// Waiting tells whether an input has more, or isn't read for now; such an input is
 	// never idle. nil: none has.
 	Waiting func(input int) bool
-	// Routes and Sent are as in Step.
+	// Routes, Sent and Halt are as in Step.
 	Routes []topics.TopicID
 	Sent   []Sent
+	Halt   uint32
 }
 
 // StoppedError says in front of what an operator has stopped, since a step's policy
@@ -109,6 +110,7 @@ func (i *Instance) execute(clock stream.Time, flips []eventtime.Flip, b *Batch) 
 	x.begin(state.NewOverlay(below), clock, &i.now)
 	x.routes = b.Routes
 	var stop *StoppedError
+	x.halt(b.Halt)
 	if err = x.sent(b.Sent); err == nil {
 		err = x.clockwork(flips)
 	}
@@ -132,7 +134,7 @@ func (i *Instance) execute(clock stream.Time, flips []eventtime.Flip, b *Batch) 
 	}
 	s := &Step{
 		Operator: i.o.Operator, Partition: i.o.Partition, Epoch: i.o.Epoch, Seq: after.seq,
-		Clock: clock, Flips: flips, Reads: x.reads, Ends: after.ends, Outputs: x.outputs, Routes: b.Routes, Sent: b.Sent,
+		Clock: clock, Flips: flips, Reads: x.reads, Ends: after.ends, Outputs: x.outputs, Routes: b.Routes, Sent: b.Sent, Halt: b.Halt,
 	}
 	return &pending{step: s, overlay: x.overlay, after: after, fired: x.fired, trimmed: x.trimmed}, taken, err
 }

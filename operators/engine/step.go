@@ -29,6 +29,8 @@ type Step struct {
 	Routes []topics.TopicID
 	// Sent is what became of what waited in the outbox.
 	Sent []Sent
+	// Halt is the number of a layout that takes over: see Instance.Halted. 0: none.
+	Halt uint32
 
 	// Delta is what changed in the state; nil in a step that standbys run again.
 	Delta []byte
@@ -74,7 +76,7 @@ const (
 // Append appends the step but for its outputs.
 func (s *Step) Append(dst []byte) []byte {
 	format := byte(stepFormat)
-	if len(s.Routes) > 0 || len(s.Sent) > 0 {
+	if len(s.Routes) > 0 || len(s.Sent) > 0 || s.Halt > 0 {
 		format = stepFormatOutbox
 	}
 	dst = append(dst, format)
@@ -110,6 +112,7 @@ func (s *Step) Append(dst []byte) []byte {
 		for i := range s.Sent {
 			dst = s.Sent[i].append(dst)
 		}
+		dst = binary.AppendUvarint(dst, uint64(s.Halt))
 	}
 	dst = binary.LittleEndian.AppendUint64(dst, s.Digest)
 	if s.Delta == nil {
@@ -150,6 +153,7 @@ func ParseStep(b []byte) (*Step, error) {
 		for range p.count() {
 			s.Sent = append(s.Sent, p.sent())
 		}
+		s.Halt = uint32(p.uint())
 	}
 	if len(p.b) < 9 {
 		p.bad = true

@@ -42,6 +42,11 @@ type Operator struct {
 	IDs map[string]uint16 `json:"ids,omitempty"`
 	// Starts is behind which sequence each input begins to be read.
 	Starts []topics.Sequence `json:"starts,omitempty"`
+	// Laid is the epoch that the layout began with, 0 for the first: each instance has taken
+	// over its state in it, and none begins without.
+	Laid uint64 `json:"laid,omitempty"`
+	// Next is what it is about to become; nil: nothing else.
+	Next *Succession `json:"next,omitempty"`
 	// Outbox numbers what is sent to other groups: the epoch in which it was begun anew,
 	// because what had been sent was lost; 0: never.
 	Outbox uint64 `json:"outbox,omitempty"`
@@ -68,6 +73,37 @@ type Origin struct {
 	Operator  string `json:"operator"` // whose it is
 	Savepoint string `json:"savepoint"`
 	Object    string `json:"object"` // what holds it
+}
+
+// Succession is other instances of an operator, elsewhere or of another spec, that are to
+// take over from those there are, once all of these have read up to the same place.
+type Succession struct {
+	Layout  uint32            `json:"layout"`
+	Groups  []topics.GroupID  `json:"groups"` // one for each instance
+	Version string            `json:"version,omitempty"`
+	Spec    json.RawMessage   `json:"spec"`
+	Digest  string            `json:"digest"`
+	IDs     map[string]uint16 `json:"ids,omitempty"`
+	// Kept is whose state is taken over: places of steps; nil: everybody's.
+	Kept []uint16 `json:"kept,omitempty"`
+	// Cut is up to where each input is read by those before; nil: that isn't known yet.
+	Cut   []topics.Sequence `json:"cut,omitempty"`
+	Began topics.Nanos      `json:"began,omitempty"`
+}
+
+// Succeed returns the operator as it is once those that come have taken over.
+func (o *Operator) Succeed() *Operator {
+	s := *o
+	n := s.Next
+	s.Group, s.Groups, s.Layout = n.Groups[0], nil, n.Layout
+	if len(n.Groups) > 1 {
+		s.Groups = n.Groups
+	}
+	s.Version, s.Spec, s.Digest, s.IDs = n.Version, n.Spec, n.Digest, n.IDs
+	s.Epoch++
+	s.Laid, s.Kept, s.Skip, s.Next = s.Epoch, []uint16{}, nil, nil
+	s.Revision++
+	return &s
 }
 
 // Skipped is one record of an input.

@@ -56,6 +56,8 @@ func TestOperatorFiles(t *testing.T) {
 		{"operator test " + good + " --input quakes=" + records + " --expect BIG=" + want, exitOK, ""},
 		{"operator test " + good + " --input quakes=" + records + " --expect BIG=" + other, exitError, `+ {"mag":5,"time":1}`},
 		{"operator test " + good + " --input quake=" + records, exitError, "no input of operator big"},
+		{"operator rescale big", exitUsage, "needs the operator's name and a number"},
+		{"operator rescale big 121", exitUsage, "1 to 120"},
 		{"operator lnit", exitUsage, `did you mean "lint"`},
 	} {
 		var out bytes.Buffer

@@ -21,7 +21,7 @@ func (a *app) operatorLive() []*cobra.Command {
 		a.operatorDeploy("update", "UPDATE", "Put another version in an operator's place"),
 		a.operatorList(), a.operatorInfo(),
 		a.operatorState("pause", "PAUSE", "Stop an operator where it is"), a.operatorState("resume", "RESUME", "Have an operator go on"),
-		a.operatorRemove(), a.operatorLogs(), a.operatorKeys(), a.operatorTop(), a.operatorSavepoint(), a.operatorRestore(),
+		a.operatorRescale(), a.operatorRemove(), a.operatorLogs(), a.operatorKeys(), a.operatorTop(), a.operatorSavepoint(), a.operatorRestore(),
 	}
 }
 
@@ -100,6 +100,12 @@ func sortedKeys(m map[string]string) []string {
 func (a *app) operatorItem(o *client.Operator) error {
 	pairs := [][2]string{
 		{"operator", o.Name}, {"version", o.Version}, {"state", o.State}, {"epoch", fmt.Sprint(o.Epoch)}, {"group", fmt.Sprint(o.Group)},
+	}
+	if o.Partitions() > 1 {
+		pairs = append(pairs, [2]string{"partitions", fmt.Sprint(o.Partitions())}, [2]string{"groups", strings.Trim(fmt.Sprint(o.Groups), "[]")})
+	}
+	if o.Next != nil {
+		pairs = append(pairs, [2]string{"being replaced by", fmt.Sprintf("%d instances, in groups %s", len(o.Next.Groups), strings.Trim(fmt.Sprint(o.Next.Groups), "[]"))})
 	}
 	if o.Error != "" {
 		pairs = append(pairs, [2]string{"error", o.Error})
@@ -183,6 +189,14 @@ func (a *app) operatorReplicas(i *client.OperatorInfo) error {
 		mark := ""
 		if !r.Watermark.IsZero() {
 			mark = r.Watermark.Format(time.RFC3339)
+		}
+		for _, l := range r.Outbox {
+			if l.Blocked != "" && note == "" {
+				note = l.Blocked
+			}
+		}
+		if r.Instance > 0 {
+			role += fmt.Sprintf(" of %d", r.Instance)
 		}
 		rows.Cells = append(rows.Cells, []string{
 			r.Node, role, fmt.Sprint(r.Seq), fmt.Sprint(r.Behind), fmt.Sprint(r.Lag), fmt.Sprintf("%.1f", r.LagFor), fmt.Sprint(r.Stats.In), fmt.Sprint(r.Stats.Out),

@@ -1,0 +1,66 @@
+package operate
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+
+	"github.com/heraldmq/herald/topics/catalogue"
+)
+
+// rescale gives an operator another number of instances, with the spec that it has. It
+// goes on after the answer: Next is nil once it is done.
+func (s *service) rescale(ctx context.Context, account string, r *Request) (any, error) {
+	if r.Partitions < 1 || r.Partitions > catalogue.InstancesMax {
+		return nil, refuse(400, "an operator has 1 to %d partitions, not %d", catalogue.InstancesMax, r.Partitions)
+	}
+	for {
+		old := s.e.state.Operator(account, r.Name)
+		switch {
+		case old == nil:
+			return nil, catalogue.FaultNoOperator
+		case old.Next != nil:
+			return nil, refuse(409, "its instances are being replaced already; try again in a moment")
+		case old.State == catalogue.Failed:
+			return nil, refuse(409, "it has failed, and its instances can't come to the same place: %s; resume it first", old.Error)
+		case len(old.Homes()) == r.Partitions:
+			return Deployed{Operator: old}, nil
+		}
+		c, err := s.rescaled(old, r.Partitions)
+		if err != nil {
+			return nil, err
+		}
+		if r.Dry {
+			return Deployed{Operator: c}, nil
+		}
+		n, err := s.e.state.PutOperator(ctx, c)
+		if errors.Is(err, catalogue.FaultOperatorChanged) && ctx.Err() == nil {
+			continue
+		}
+		return Deployed{Operator: n}, err
+	}
+}
+
+// rescaled returns an operator that is to have another number of instances.
+func (s *service) rescaled(old *catalogue.Operator, partitions int) (*catalogue.Operator, error) {
+	var spec map[string]json.RawMessage
+	if err := json.Unmarshal(old.Spec, &spec); err != nil {
+		return nil, refuse(400, "its spec can't be read: %v", err)
+	}
+	spec["partitions"], _ = json.Marshal(partitions) // can't fail
+	text, err := json.Marshal(spec)
+	if err != nil {
+		return nil, err
+	}
+	g, err := s.e.o.Compile(old.Account, text, old.IDs)
+	if err != nil {
+		return nil, refuse(400, "%v", err)
+	}
+	if forgetful(g) {
+		return nil, refuse(400, "with recovery %s an operator has one instance", g.Recovery)
+	}
+	c := s.e.replaced(old, old.Group, partitions)
+	c.Next.Spec, c.Next.Digest = g.JSON, hex.EncodeToString(g.Digest[:])
+	return c, nil
+}

@@ -20,8 +20,6 @@ type byKey struct {
 	flying  map[topics.Sequence]bool // delivered, not dealt with
 	done    map[topics.Sequence]bool // dealt with, or purged
 	first   map[string]topics.Sequence
-	dead    map[topics.Sequence]bool // buried or exceeded, in the live copy's view
-	flushed map[topics.Sequence]bool // delivered, as far as the replica knows
 }
 
 func (m *byKey) key(seq topics.Sequence) (string, bool) {

@@ -40,6 +40,13 @@ func (d *durable) operatorHooks(h *state.Hooks) {
 		grown(g, ids)
 		d.ops.Grown(ids)
 	}
+	known := h.OnLeaderKnown
+	h.OnLeaderKnown = func(g *state.Group, leader string) {
+		if known != nil {
+			known(g, leader)
+		}
+		d.ops.LeaderKnown(g, leader)
+	}
 	h.OnLeader = func(g *state.Group, leads bool) {
 		leader(g, leads)
 		d.ops.Lead(g, leads)

@@ -85,9 +85,34 @@ type OperatorReplica struct {
 		Out      uint64        `json:"out"`
 		Diverged uint64        `json:"diverged,omitzero"`
 		Rebuilt  uint64        `json:"rebuilt,omitzero"`
-		Busy     time.Duration `json:"busy_ns"`
+		Busy     time.Duration `json:"busy_ns"`    // running steps, where it is led
+		Blocked  time.Duration `json:"blocked_ns"` // waiting for steps under way, or for a refused output
+		Idle     time.Duration `json:"idle_ns"`    // waiting for records
+		// Bytes read, of changes of state, and of steps in the log beside their outputs.
+		InBytes    uint64 `json:"in_bytes"`
+		DeltaBytes uint64 `json:"delta_bytes"`
+		LogBytes   uint64 `json:"log_bytes"`
+		// The last time that the node began to lead, and how long it took.
+		Since       time.Time     `json:"leads_since,omitzero"`
+		Elect       time.Duration `json:"failover_elect_ns,omitzero"`
+		Apply       time.Duration `json:"failover_apply_ns,omitzero"`
+		FirstOutput time.Duration `json:"failover_first_output_ns,omitzero"`
+		// What was run again and what was lost by recovery passive, upstream and amnesia.
+		Recovered       uint64 `json:"recovered,omitzero"`
+		Again           uint64 `json:"again,omitzero"`
+		Lost            uint64 `json:"lost,omitzero"`
+		Checkpoints     uint64 `json:"checkpoints,omitzero"`
+		CheckpointBytes uint64 `json:"checkpoint_bytes,omitzero"`
 	} `json:"stats"`
-	Counts []struct {
+	Loads []struct {
+		Step  string        `json:"step"`
+		Calls uint64        `json:"calls"`
+		Busy  time.Duration `json:"busy_ns"`
+	} `json:"loads,omitempty"` // of the runs that are measured
+	Standby    string  `json:"standby,omitempty"` // what a step brings standbys: delta, replay or progress
+	Checkpoint float64 `json:"checkpoint_age_seconds,omitempty"`
+	Kept       int     `json:"kept_steps,omitempty"` // behind a passive standby's state
+	Counts     []struct {
 		Step, Name string
 		N          uint64
 	} `json:"counts,omitempty"`

@@ -207,9 +207,15 @@ func TestOutputIsThatOfTheBatchWhilePrimariesAreKilled(t *testing.T) {
 }
 
 func TestADivergentStandbyIsRebuilt(t *testing.T) {
+	for _, standby := range []string{"replay", "delta"} {
+		t.Run(standby, func(t *testing.T) { divergent(t, standby) })
+	}
+}
+
+func divergent(t *testing.T, mode string) {
 	f := startFleet(t)
 	f.any().topics(3)
-	o := f.any().deploy(fmt.Sprintf(counting, "replay"))
+	o := f.any().deploy(fmt.Sprintf(counting, mode))
 	f.any().publish(`{"k":"a","v":5}`)
 	var standby *unit
 	wait(t, "a standby with the first step", func() (bool, string) {
@@ -231,7 +237,10 @@ func TestADivergentStandbyIsRebuilt(t *testing.T) {
 	if err := s.Apply(change(key, bad), s.Seq()); err != nil {
 		t.Fatal(err)
 	}
-	f.any().publish(`{"k":"a","v":6}`)
+	for i := range 2 { // with deltas the second step tells what is wrong with the first
+		f.any().publish(fmt.Sprintf(`{"k":%q,"v":6}`, map[string]string{"replay": "a", "delta": "b"}[mode]))
+		wait(t, "the output", func() (bool, string) { n := len(f.any().output()); return n == i+2, fmt.Sprint(n) })
+	}
 	wait(t, "the rebuilding", func() (bool, string) {
 		r := standby.report()
 		return r.Stats.Diverged == 1 && r.Stats.Rebuilt >= 1 && !r.Faulty, fmt.Sprintf("%+v", r.Stats)

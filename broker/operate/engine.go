@@ -294,7 +294,23 @@ func (e *Engine) Grown(ids []topics.TopicID) {
 }
 
 // Lead is for state.Hooks.OnLeader.
-func (e *Engine) Lead(g *state.Group, _ bool) { e.Adopted(g) }
+func (e *Engine) Lead(g *state.Group, leads bool) {
+	for _, u := range e.all() {
+		if u.group == g {
+			u.led(leads)
+			u.poke()
+		}
+	}
+}
+
+// LeaderKnown is for state.Hooks.OnLeaderKnown.
+func (e *Engine) LeaderKnown(g *state.Group, leader string) {
+	for _, u := range e.all() {
+		if u.group == g {
+			u.leaderKnown(leader)
+		}
+	}
+}
 
 // flushPatience is how long the flush of a group with other replicas waits for a unit:
 // one that is left behind then gets its state from another replica after a restart.

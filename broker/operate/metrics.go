@@ -2,6 +2,7 @@ package operate
 
 import (
 	"strconv"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -27,6 +28,19 @@ var (
 	descBusy     = desc("busy_seconds_total", "Time spent running steps on this node.")
 	descDiverged = desc("divergence_total", "How often this node's state was found to differ from the primary's.")
 	descRebuilt  = desc("rebuilt_total", "How often this node took over the state of another.")
+	descBlocked  = desc("blocked_seconds_total", "Time spent waiting for steps under way, or for outputs that are refused.")
+	descIdle     = desc("idle_seconds_total", "Time spent waiting for records.")
+	descVolume   = desc("bytes_total", "Bytes read (input), of changes of state (delta), of steps in the log beside their outputs (log).", "what")
+	descNodeBusy = desc("step_busy_seconds_total", "Time spent in a step of the graph, of the runs that are measured.", "step")
+	descCalls    = desc("step_calls_total", "Calls of a step of the graph, of the runs that are measured: by step_busy_seconds_total, its true rate.", "step")
+	descCheck    = desc("checkpoint_age_seconds", "Age of a passive standby's state.")
+	descKept     = desc("kept_steps", "Steps that a passive standby keeps behind its state.")
+	descSent     = desc("checkpoint_bytes_total", "Bytes of checkpoints that this node has received.")
+	descRecov    = desc("recovered_total", "How often this node took over with recovery passive, upstream or amnesia.")
+	descAgain    = desc("again_total", "Steps (passive) or records (upstream) that were run again in doing so.")
+	descLost     = desc("lost_records_total", "Records whose effect was lost in doing so, at most.")
+	descFailover = desc("failover_phase_seconds", "The last time that this node took over: elect, from when no leader was known; apply, until it was ready to run; first_output, from there.", "phase")
+	descSince    = desc("leads_since_seconds", "When this node took over last, in seconds since 1970.")
 	descStep     = desc("step_records_total", "What the operator's steps have counted since it began: in, out, late, error and their own.", "step", "what")
 )
 
@@ -34,7 +48,8 @@ var (
 func (e *Engine) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		descState, descLeads, descSeq, descBehind, descLag, descLagFor, descMark, descKeys, descBytes, descOutbox, descIn, descOut,
-		descSteps, descBusy, descDiverged, descRebuilt, descStep,
+		descSteps, descBusy, descDiverged, descRebuilt, descStep, descBlocked, descIdle, descVolume, descNodeBusy, descCalls, descCheck, descKept, descSent, descRecov,
+		descAgain, descLost, descFailover, descSince,
 	} {
 		ch <- d
 	}
@@ -71,6 +86,27 @@ func (e *Engine) Collect(ch chan<- prometheus.Metric) {
 		put(descBusy, prometheus.CounterValue, r.Stats.Busy.Seconds())
 		put(descDiverged, prometheus.CounterValue, float64(r.Stats.Diverged))
 		put(descRebuilt, prometheus.CounterValue, float64(r.Stats.Rebuilt))
+		put(descBlocked, prometheus.CounterValue, r.Stats.Blocked.Seconds())
+		put(descIdle, prometheus.CounterValue, r.Stats.Idle.Seconds())
+		for what, n := range map[string]uint64{"input": r.Stats.InBytes, "delta": r.Stats.DeltaBytes, "log": r.Stats.LogBytes} {
+			put(descVolume, prometheus.CounterValue, float64(n), what)
+		}
+		for _, l := range r.Loads {
+			put(descNodeBusy, prometheus.CounterValue, time.Duration(l.Busy).Seconds(), l.Step)
+			put(descCalls, prometheus.CounterValue, float64(l.Calls), l.Step)
+		}
+		put(descCheck, prometheus.GaugeValue, r.Checkpoint)
+		put(descKept, prometheus.GaugeValue, float64(r.Kept))
+		put(descSent, prometheus.CounterValue, float64(r.Stats.CheckpointBytes))
+		put(descRecov, prometheus.CounterValue, float64(r.Stats.Recovered))
+		put(descAgain, prometheus.CounterValue, float64(r.Stats.Again))
+		put(descLost, prometheus.CounterValue, float64(r.Stats.Lost))
+		if !r.Stats.Since.IsZero() {
+			put(descSince, prometheus.GaugeValue, float64(r.Stats.Since.UnixMilli())/1000)
+			put(descFailover, prometheus.GaugeValue, r.Stats.Elect.Seconds(), "elect")
+			put(descFailover, prometheus.GaugeValue, r.Stats.Apply.Seconds(), "apply")
+			put(descFailover, prometheus.GaugeValue, r.Stats.FirstOutput.Seconds(), "first_output")
+		}
 		for _, c := range r.Counts {
 			put(descStep, prometheus.CounterValue, float64(c.N), c.Step, c.Name)
 		}

@@ -31,8 +31,11 @@ func (u *unit) logged(s *engine.Step) []byte {
 	switch {
 	case forgetful(u.g):
 		l.Delta, l.Progress = engine.Progress(s.Delta), true
-	case u.g.Recovery == graph.Passive, u.g.Standby == graph.Replay:
+	case u.g.Recovery == graph.Passive, u.p.replays:
 		l.Delta = nil
+	}
+	if st := u.store.Load(); !forgetful(u.g) {
+		l.SumOf, l.Sum = st.Seq(), st.Sum()
 	}
 	return l.Append(nil)
 }

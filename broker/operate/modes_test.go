@@ -276,3 +276,64 @@ func TestTakingOverLoadsNothing(t *testing.T) {
 		t.Errorf("the state was opened or fetched: %+v", r.Stats)
 	}
 }
+
+// auto has standbys run the steps where the changes of state are much more than the input,
+// and what is given is the same.
+func TestAutoChoosesWhatIsLess(t *testing.T) {
+	f := startFleet(t)
+	f.withTopics()
+	text := strings.Replace(fmt.Sprintf(windowing, "auto"), "{ tumble: 10s }", "{ hop: 100s, every: 1s }", 1)
+	o := f.any().deploy(text)
+	rng := rand.New(rand.NewPCG(11, 8))
+	mode := func() string {
+		l := f.leader()
+		if l == nil {
+			return "nobody leads"
+		}
+		return l.ops.unit(unitKey{id: o.ID}, nil).report().Standby
+	}
+	sent := 0
+	wait(t, "the change to replay", func() (bool, string) {
+		f.any().publish(record(rng, sent))
+		sent++
+		m := mode()
+		return m == "replay", m
+	})
+	for range 100 {
+		f.any().publish(record(rng, sent))
+		sent++
+	}
+	wait(t, "the output", func() (bool, string) { return same(f.any().output(), batch(t, text, f.any().input())) })
+	f.level(o.ID)
+	r := f.leader().ops.unit(unitKey{id: o.ID}, nil).report()
+	if s := r.Stats; s.DeltaBytes <= s.LogBytes || s.InBytes == 0 || s.Busy == 0 || s.Idle+s.Blocked == 0 || len(r.Loads) == 0 || s.Since.IsZero() {
+		t.Errorf("the figures say %+v, %+v", s, r.Loads)
+	}
+	calls := uint64(0)
+	for _, l := range r.Loads {
+		calls += l.Calls
+	}
+	if calls == 0 {
+		t.Error("no step was measured")
+	}
+}
+
+// Who takes over says how long it took.
+func TestTakingOverIsTimed(t *testing.T) {
+	f := startFleet(t)
+	f.withTopics()
+	o := f.any().deploy(fmt.Sprintf(counting, "delta"))
+	f.any().publish(`{"k":"a","v":5}`)
+	f.any().lines(1)
+	f.kill(f.leader().net.Name())
+	f.any().publish(`{"k":"a","v":6}`)
+	f.any().lines(2)
+	wait(t, "the times", func() (bool, string) {
+		l := f.leader()
+		if l == nil {
+			return false, "nobody leads"
+		}
+		s := l.ops.unit(unitKey{id: o.ID}, nil).report().Stats
+		return !s.Since.IsZero() && s.FirstOutput > 0 && s.Apply > 0, fmt.Sprintf("%+v", s)
+	})
+}

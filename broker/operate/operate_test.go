@@ -111,7 +111,7 @@ func openWith(t testing.TB, dir string, net *peer.Network, compile func(string, 
 	}
 	err = p.Start(state.Hooks{
 		OnStep: p.ops.Stepped, OnProducer: p.ops.Declared, OnAdopted: p.ops.Adopted, OnOperator: p.ops.OperatorChanged,
-		OnFlush: p.ops.Flush, OnLeader: p.ops.Lead, OnGrown: func(_ *state.Group, ids []topics.TopicID) { p.ops.Grown(ids) },
+		OnFlush: p.ops.Flush, OnLeader: p.ops.Lead, OnLeaderKnown: p.ops.LeaderKnown, OnGrown: func(_ *state.Group, ids []topics.TopicID) { p.ops.Grown(ids) },
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -353,9 +353,13 @@ func (u *unit) runKept(p *passive) (n int, err error) {
 		if err != nil {
 			return n, fmt.Errorf("step %d: %w", l.Seq, err)
 		}
+		if u.sums.differs(s) {
+			return n, fmt.Errorf("%w: the state of step %d is another one than the primary's", engine.ErrDiverged, s.SumOf)
+		}
 		if err := u.inst.Apply(s, u.readAgain); err != nil {
 			return n, errors.Join(err, u.inst.Abort())
 		}
+		u.noteSum()
 		n++
 	}
 	return n, nil

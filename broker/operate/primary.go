@@ -26,6 +26,9 @@ type primary struct {
 	blocked  string            // why
 	shown    time.Time         // when how far it is was noted last
 	behind   time.Time         // since when the state has missed something
+
+	deltas, inputs float64 // bytes of a step, on average
+	replays        bool    // steps have no delta: standbys run them
 }
 
 // flight is a step under way.
@@ -68,6 +71,7 @@ func (u *unit) committed(f *flight) {
 		st.Seq = f.seq
 		st.In += uint64(f.records)
 		st.Out += uint64(f.outputs)
+		u.gaveLocked(f.outputs)
 		st.CommitTime = time.Since(f.began)
 	})
 }
@@ -106,6 +110,7 @@ func (u *unit) lead() (time.Duration, error) {
 	if ready, err := u.takeOver(runs); err != nil || !ready {
 		return retryEvery, err
 	}
+	u.isReady()
 	if err := u.afterTrouble(); err != nil {
 		return 0, err
 	}
@@ -276,7 +281,13 @@ func (u *unit) step(now stream.Time, sent []engine.Sent) (done bool, err error) 
 		u.outbox.note(sent)
 	}
 	if s != nil {
+		input := 0
+		for _, a := range u.p.arrivals[:taken] {
+			input += len(a.Message.Payload) + len(a.Message.Header)
+		}
 		u.p.arrivals = u.p.arrivals[taken:]
+		u.p.choose(u.g, s, input)
+		u.count(func(st *Stats) { st.InBytes += uint64(input); st.DeltaBytes += uint64(len(s.Delta)) })
 		u.propose(s, taken, began)
 	}
 	var stopped *engine.StoppedError
@@ -331,6 +342,7 @@ func (u *unit) propose(s *engine.Step, taken int, began time.Time) {
 		x.Publishes = append(x.Publishes, p)
 	}
 	x.Step = u.logged(s)
+	u.count(func(st *Stats) { st.LogBytes += uint64(len(x.Step)) })
 	u.p.flying = append(u.p.flying, f)
 	u.group.SubmitGuarded(x, func(r topics.GuardResult, err error) {
 		if err == nil && r.Verdict == topics.GuardNext {

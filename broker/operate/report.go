@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/heraldmq/herald/operators/engine"
+	"github.com/heraldmq/herald/operators/graph"
 	"github.com/heraldmq/herald/operators/stream"
 	"github.com/heraldmq/herald/topics"
 	"github.com/heraldmq/herald/topics/catalogue"
@@ -32,7 +33,14 @@ type Report struct {
 	Faulty    bool           `json:"quarantined,omitempty"`
 	Stats     Stats          `json:"stats"`
 	Counts    []engine.Count `json:"counts,omitempty"`
-	Log       []LogLine      `json:"log,omitempty"`
+	Loads     []engine.Load  `json:"loads,omitempty"` // where it is led
+	// Standby is what a step brings the other replicas: delta, replay, or progress.
+	Standby string `json:"standby,omitempty"`
+	// Checkpoint is the age of a passive standby's state, and Kept how many steps are
+	// behind it.
+	Checkpoint float64   `json:"checkpoint_age_seconds,omitempty"`
+	Kept       int       `json:"kept_steps,omitempty"`
+	Log        []LogLine `json:"log,omitempty"`
 }
 
 // Info is the answer to INFO.
@@ -138,9 +146,15 @@ func (u *unit) report() *Report {
 		r.Epoch, r.Seq = st.Epoch(), st.Seq()
 		r.Keys, r.Bytes = st.Size()
 	}
+	r.Checkpoint = u.checkpointAge().Seconds()
+	reached := r.Seq
+	if p := u.behind.Load(); p != nil {
+		r.Kept, _ = p.log.Size()
+		reached = p.log.Last(r.Seq)
+	}
 	if data := u.group.Store(); data != nil {
-		if at := data.Place(u.id, u.slot); at.Epoch == r.Epoch && at.Seq > r.Seq {
-			r.Behind = at.Seq - r.Seq
+		if at := data.Place(u.id, u.slot); at.Epoch == r.Epoch && at.Seq > reached {
+			r.Behind = at.Seq - reached
 		}
 	}
 	return &r
@@ -152,7 +166,16 @@ func (u *unit) show() {
 		return
 	}
 	u.p.shown = time.Now()
-	r := Report{Blocked: u.p.blocked}
+	r := Report{Blocked: u.p.blocked, Standby: "delta"}
+	switch {
+	case forgetful(u.g):
+		r.Standby = "progress"
+	case u.g.Recovery == graph.Passive || u.p.replays:
+		r.Standby = "replay"
+	}
+	if u.group.IsLeader() {
+		r.Loads = u.inst.Loads()
+	}
 	if w := u.inst.Watermark(); w != stream.TimeMin && w != stream.TimeMax {
 		r.Watermark = time.Unix(0, int64(w)).UTC()
 	}

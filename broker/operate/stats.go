@@ -14,8 +14,20 @@ type Stats struct {
 	Out        uint64        `json:"out"`
 	Diverged   uint64        `json:"diverged,omitzero"`
 	Rebuilt    uint64        `json:"rebuilt,omitzero"`
-	Busy       time.Duration `json:"busy_ns"`   // spent running
-	CommitTime time.Duration `json:"commit_ns"` // from running to commit, of the last step
+	Busy       time.Duration `json:"busy_ns"`    // spent running, where it is led
+	Blocked    time.Duration `json:"blocked_ns"` // waiting for what is under way or refused
+	Idle       time.Duration `json:"idle_ns"`    // waiting for records
+	InBytes    uint64        `json:"in_bytes"`
+	DeltaBytes uint64        `json:"delta_bytes"` // of changes of state
+	LogBytes   uint64        `json:"log_bytes"`   // of steps in the log, beside their outputs
+	CommitTime time.Duration `json:"commit_ns"`   // from running to commit, of the last step
+
+	// The last time that this node began to lead: from when no leader was known to when it
+	// led, from there until it was ready to run, from there to its first output.
+	Since       time.Time     `json:"leads_since,omitzero"`
+	Elect       time.Duration `json:"failover_elect_ns,omitzero"`
+	Apply       time.Duration `json:"failover_apply_ns,omitzero"`
+	FirstOutput time.Duration `json:"failover_first_output_ns,omitzero"`
 
 	// Taking over, by recovery passive, upstream and amnesia.
 	Recovered    uint64        `json:"recovered,omitzero"`   // how often

@@ -65,6 +65,7 @@ type unit struct {
 	log         []LogLine
 	stats       Stats
 	shown       Report
+	over        failover
 	// trouble is how a proposal ended that wasn't taken.
 	trouble *trouble
 
@@ -83,6 +84,7 @@ type unit struct {
 	// was is how far the group had come when an epoch began.
 	was      topics.Place
 	wasEpoch uint64
+	sums     sums
 	p        primary
 	outbox   outbox
 }
@@ -99,6 +101,9 @@ func newUnit(e *Engine, k unitKey, o *catalogue.Operator, g *state.Group) *unit 
 	u.told.L, u.outbox.u = &u.mu, u
 	u.life, u.kill = context.WithCancel(e.ctx)
 	u.op.Store(o)
+	if g.IsLeader() {
+		u.led(true)
+	}
 	u.note("info", "deployed as version %q, epoch %d, in group %d", o.Version, o.Epoch, o.Group)
 	return u
 }
@@ -221,8 +226,11 @@ func (u *unit) run() {
 	defer u.finish()
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
+	slept := time.Time{}
 	for {
+		u.waited(slept)
 		sleep, err := u.turn()
+		slept = time.Now()
 		if err != nil {
 			u.note("error", "%v", err)
 			u.e.o.Log.Warn("An operator can't go on for now", "operator", u.op.Load().Name, "error", err)
@@ -321,11 +329,12 @@ func (u *unit) reopen() error {
 		return err
 	}
 	inst, err := engine.Open(u.g, u.store.Load(), engine.Options{
-		Operator: u.id, Partition: u.slot, Epoch: u.epoch, Clock: stream.Time(o.Began), Share: u.share(),
+		Operator: u.id, Partition: u.slot, Epoch: u.epoch, Clock: stream.Time(o.Began), Share: u.share(), Stopwatch: stopwatch,
 	})
 	if err != nil {
 		return err
 	}
+	u.sums = sums{}
 	if err := u.keepBehind(); err != nil {
 		return err
 	}
@@ -378,6 +387,7 @@ func (u *unit) take(i item) error {
 			u.faulty = true
 			return err
 		}
+		u.noteSum()
 		u.committed(mine)
 		return nil
 	}
@@ -394,7 +404,7 @@ func (u *unit) take(i item) error {
 		u.count(func(st *Stats) { st.Seq = s.Seq })
 		return nil
 	}
-	if err := u.inst.Apply(s, u.readAgain); err != nil {
+	if err := u.carry(s); err != nil {
 		u.faulty = true
 		u.mu.Lock()
 		u.quarantined = true
@@ -412,6 +422,24 @@ func (u *unit) take(i item) error {
 	u.outbox.reset()
 	u.count(func(st *Stats) { st.Applied++; st.Seq = s.Seq })
 	return nil
+}
+
+// carry carries out a step that another replica ran, unless the state here is another one
+// than it had.
+func (u *unit) carry(s *engine.Step) error {
+	if u.sums.differs(s) {
+		return fmt.Errorf("%w: the state of step %d is another one than the primary's", engine.ErrDiverged, s.SumOf)
+	}
+	if err := u.inst.Apply(s, u.readAgain); err != nil {
+		return err
+	}
+	u.noteSum()
+	return nil
+}
+
+func (u *unit) noteSum() {
+	st := u.store.Load()
+	u.sums.note(st.Seq(), st.Sum())
 }
 
 // abort throws what was run and isn't committed away.

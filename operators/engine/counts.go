@@ -3,6 +3,7 @@ package engine
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 )
 
 // Count is how often something happened in a step, in all the steps of the engine that
@@ -39,3 +40,17 @@ func (i *Instance) Counts() (all []Count, err error) {
 	}
 	return all, nil
 }
+
+// measuredEvery is of how many steps one is measured.
+const measuredEvery = 8
+
+// Load is how much time a node took for how many calls, by records, timers and event time,
+// of the steps that were measured: Calls by Busy is the true rate at which it works.
+type Load struct {
+	Step  string `json:"step"`
+	Calls uint64 `json:"calls"`
+	Busy  int64  `json:"busy_ns"`
+}
+
+// Loads returns what was measured since the instance was opened, by node.
+func (i *Instance) Loads() []Load { return slices.Clone(i.exec.loads) }

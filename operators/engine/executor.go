@@ -34,6 +34,8 @@ type executor struct {
 	inBytes  int
 	outBytes int
 	fired    bool
+	measured bool              // this step's calls of nodes are
+	loads    []Load            // by node
 	firing   bool              // a timer does, now
 	windows  int               // how many steps that sum up records are above the current one
 	sums     []bool            // by node: it is one of them
@@ -60,6 +62,10 @@ func (x *executor) init(i *Instance) {
 	x.byID = map[uint16]int{}
 	x.initSharing()
 	x.flows = make([][2]uint64, len(i.graph.Nodes))
+	x.loads = make([]Load, len(i.graph.Nodes))
+	for n := range i.graph.Nodes {
+		x.loads[n].Step = i.graph.Nodes[n].Name
+	}
 	for n, node := range i.graph.Nodes {
 		x.byID[node.ID] = n
 		if _, ok := node.Node.(stream.Watcher); ok {
@@ -80,6 +86,7 @@ func (x *executor) begin(o *state.Overlay, clock stream.Time, before *moment) {
 	x.reads, x.outputs, x.routes, x.trimmed = nil, nil, nil, false
 	x.inBytes, x.outBytes, x.draws, x.depth, x.fired = 0, 0, 0, 0, false
 	x.firing, x.windows = false, 0
+	x.measured = x.i.o.Stopwatch != nil && before.seq%measuredEvery == 0
 	x.counts, x.written, x.added, x.ticks = map[counter]uint64{}, x.written[:0], x.added[:0], x.ticks[:0]
 	clear(x.flows)
 }
@@ -247,7 +254,15 @@ func (x *executor) call(n int, key []byte, in invocation) error {
 	c := x.context(n, key)
 	defer func() { x.depth-- }()
 	m, counts, ticks, timers, draws := x.overlay.Mark(), len(x.written), len(x.ticks), x.now.timers, x.draws
+	var from int64
+	if x.measured {
+		from = x.i.o.Stopwatch()
+	}
 	stack, err := guarded(c, in)
+	if x.measured {
+		x.loads[n].Calls++
+		x.loads[n].Busy += x.i.o.Stopwatch() - from
+	}
 	if failed := x.overlay.Err(); failed != nil {
 		return failed
 	}

@@ -18,6 +18,9 @@ type Options struct {
 	Partition uint32
 	Epoch     uint64
 	Clock     stream.Time // when the operator was deployed, by the log
+	// Stopwatch, nanoseconds of some clock, measures nodes in one of so many steps (Load);
+	// nothing else depends on it. nil: nothing is measured.
+	Stopwatch func() int64
 	Share     Share
 }
 

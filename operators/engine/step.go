@@ -38,6 +38,9 @@ type Step struct {
 	Progress bool
 	// Digest is of Delta and Outputs.
 	Digest uint64
+	// Sum is of the whole state after the step SumOf, which was committed before this one
+	// was run; SumOf 0: it isn't said.
+	SumOf, Sum uint64
 
 	Outputs []Output
 }
@@ -71,6 +74,15 @@ var ErrStep = errors.New("not a step of an operator")
 const (
 	stepFormat       = 1
 	stepFormatOutbox = 2
+)
+
+// What stands behind the digest: with stepSum a state's sum first, then the delta, of all
+// or of how far the operator has come.
+const (
+	stepBare     = 0
+	stepDelta    = 1
+	stepProgress = 2
+	stepSum      = 4
 )
 
 // Append appends the step but for its outputs.
@@ -115,14 +127,23 @@ func (s *Step) Append(dst []byte) []byte {
 		dst = binary.AppendUvarint(dst, uint64(s.Halt))
 	}
 	dst = binary.LittleEndian.AppendUint64(dst, s.Digest)
-	if s.Delta == nil {
-		return append(dst, 0)
+	kind := byte(stepBare)
+	switch {
+	case s.Delta != nil && s.Progress:
+		kind = stepProgress
+	case s.Delta != nil:
+		kind = stepDelta
 	}
-	kind := byte(1)
-	if s.Progress {
-		kind = 2
+	if s.SumOf == 0 {
+		dst = append(dst, kind)
+	} else {
+		dst = binary.AppendUvarint(append(dst, kind|stepSum), s.SumOf)
+		dst = binary.LittleEndian.AppendUint64(dst, s.Sum)
 	}
-	return append(append(dst, kind), s.Delta...)
+	if kind == stepBare {
+		return dst
+	}
+	return append(dst, s.Delta...)
 }
 
 // ParseStep reads what Append wrote. Delta is a part of b.
@@ -162,14 +183,22 @@ func ParseStep(b []byte) (*Step, error) {
 		return nil, fmt.Errorf("%w: it ends too early", ErrStep)
 	}
 	s.Digest = binary.LittleEndian.Uint64(p.b)
-	switch p.b[8] {
-	case 0:
-		if len(p.b) > 9 {
+	kind := p.b[8]
+	p.b = p.b[9:]
+	if kind&stepSum != 0 {
+		if s.SumOf = p.uint(); p.bad || len(p.b) < 8 || s.SumOf == 0 {
+			return nil, fmt.Errorf("%w: it ends too early", ErrStep)
+		}
+		s.Sum, p.b = binary.LittleEndian.Uint64(p.b), p.b[8:]
+	}
+	switch kind &^ stepSum {
+	case stepBare:
+		if len(p.b) > 0 {
 			return nil, fmt.Errorf("%w: something follows it", ErrStep)
 		}
-	case 1, 2:
-		s.Progress = p.b[8] == 2
-		s.Delta = p.b[9:len(p.b):len(p.b)]
+	case stepDelta, stepProgress:
+		s.Progress = kind&stepProgress != 0
+		s.Delta = p.b[:len(p.b):len(p.b)]
 	default:
 		return nil, fmt.Errorf("%w: neither with nor without a delta", ErrStep)
 	}

@@ -174,8 +174,8 @@ func (a *app) operatorInfo() *cobra.Command {
 
 func (a *app) operatorReplicas(i *client.OperatorInfo) error {
 	rows := ui.Rows{
-		Columns: []string{"node", "role", "step", "behind", "lag", "lag s", "in", "out", "keys", "bytes", "watermark", "note"},
-		Right:   []bool{false, false, true, true, true, true, true, true, true, true},
+		Columns: []string{"node", "role", "step", "behind", "lag", "lag s", "in", "out", "busy", "blocked", "keys", "bytes", "watermark", "note"},
+		Right:   []bool{false, false, true, true, true, true, true, true, true, true, true, true},
 	}
 	for _, r := range i.Replicas {
 		role := "standby"
@@ -183,8 +183,15 @@ func (a *app) operatorReplicas(i *client.OperatorInfo) error {
 			role = "primary"
 		}
 		note := r.Blocked
-		if r.Faulty {
+		switch {
+		case r.Faulty:
 			note = "quarantined"
+		case r.Kept > 0 && !r.Leads:
+			note = fmt.Sprintf("checkpoint of %.0f s ago, %d steps behind it", r.Checkpoint, r.Kept)
+		}
+		busy, blocked := "", ""
+		if all := r.Stats.Busy + r.Stats.Blocked + r.Stats.Idle; all > 0 && r.Leads {
+			busy, blocked = fmt.Sprintf("%d %%", 100*r.Stats.Busy/all), fmt.Sprintf("%d %%", 100*r.Stats.Blocked/all)
 		}
 		mark := ""
 		if !r.Watermark.IsZero() {
@@ -200,7 +207,7 @@ func (a *app) operatorReplicas(i *client.OperatorInfo) error {
 		}
 		rows.Cells = append(rows.Cells, []string{
 			r.Node, role, fmt.Sprint(r.Seq), fmt.Sprint(r.Behind), fmt.Sprint(r.Lag), fmt.Sprintf("%.1f", r.LagFor), fmt.Sprint(r.Stats.In), fmt.Sprint(r.Stats.Out),
-			fmt.Sprint(r.Keys), fmt.Sprint(r.Bytes), mark, note,
+			busy, blocked, fmt.Sprint(r.Keys), fmt.Sprint(r.Bytes), mark, note,
 		})
 	}
 	return a.ui.List(nil, rows)

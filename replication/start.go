@@ -167,7 +167,7 @@ func (g *Group) transport() (raft.Transport, *guard.Loopback, error) {
 	case n.links != nil:
 		o := transportOptions{prefetch: g.prefetch, entry: g.logs.GetLog, notice: noticeWithin}
 		if n.cfg.HeartbeatTimeout >= time.Second {
-			o.beat = n.cfg.HeartbeatTimeout / 4
+			o.beat = n.cfg.HeartbeatTimeout / 3
 		}
 		t := n.links.Transport(g.id, g.replica, o)
 		g.committer, _ = t.(committer)
@@ -187,10 +187,10 @@ func (g *Group) raftConfig() *raft.Config {
 	conf.HeartbeatTimeout = n.cfg.HeartbeatTimeout
 	conf.ElectionTimeout = n.cfg.HeartbeatTimeout
 	// No read relies on the lease, see Linearize: it only says when a leader that is cut
-	// off gives up. Heartbeats are a quarter of it apart.
+	// off gives up. Heartbeats are a third of it apart.
 	conf.LeaderLeaseTimeout = max(n.cfg.HeartbeatTimeout, 5*time.Millisecond)
 	if g.committer != nil {
-		conf.CommitTimeout = max(n.cfg.HeartbeatTimeout/2, conf.CommitTimeout)
+		conf.CommitTimeout = max(n.cfg.HeartbeatTimeout, conf.CommitTimeout) // only where a notice was lost
 	}
 	conf.MaxAppendEntries = callerMax
 	conf.BatchApplyCh = true

@@ -173,8 +173,19 @@ func clusterRows() []row {
 	return out
 }
 
-// runCluster does the rows of three nodes, and what only a cluster can be asked.
-func runCluster(herald, peer, dir, only string, reps int, scale bool) (results []*result, facts []string, err error) {
+// clusterFacts are what only a cluster can be asked.
+var clusterFacts = []struct {
+	name    string
+	measure func(herald, peer, dir string) (string, error)
+}{
+	{"one publish at a time", clusterLone},
+	{"failover", failover},
+	{"1,000 topics", thousandTopics},
+	{"100,000 topics", manyClusterTopics},
+}
+
+// runCluster does the rows of three nodes, and the facts whose name holds wanted.
+func runCluster(herald, peer, dir, only, wanted string, reps int, scale bool) (results []*result, facts []string, err error) {
 	both := map[string]*cluster{}
 	for _, p := range []program{{"herald", herald, ""}, {"nats", peer, ""}} {
 		c, err := p.startCluster(filepath.Join(dir, "cluster"))
@@ -218,8 +229,11 @@ func runCluster(herald, peer, dir, only string, reps int, scale bool) (results [
 	for _, c := range both {
 		c.stop()
 	}
-	for _, m := range []func(herald, peer, dir string) (string, error){clusterLone, failover, thousandTopics, manyClusterTopics} {
-		fact, err := m(herald, peer, dir)
+	for _, m := range clusterFacts {
+		if !strings.Contains(m.name, wanted) {
+			continue
+		}
+		fact, err := m.measure(herald, peer, dir)
 		if err != nil {
 			fact = fmt.Sprintf("failed: %v", err)
 		}
@@ -317,100 +331,4 @@ func (c *cluster) failOnce() (time.Duration, error) {
 	}
 	took := time.Since(began)
 	return took, leader.run()
-}
-
-// thousandTopics makes 1,000 topics of three replicas with a consumer each, on both
-// programs, and compares what they cost.
-func thousandTopics(herald, peer, dir string) (string, error) {
-	type cost struct {
-		rate float64
-		mem  int64
-		idle float64
-	}
-	var costs []cost
-	for _, p := range []struct {
-		program
-		total int
-	}{{program{"thousand-herald", herald, ""}, 1000}, {program{"thousand-nats", peer, ""}, 1000}} {
-		c, err := p.startCluster(dir)
-		if err != nil {
-			return "", err
-		}
-		rate, mem, idle, err := c.fill(p.total, 32)
-		c.stop()
-		if err != nil {
-			return "", fmt.Errorf("%s: %w", p.name, err)
-		}
-		costs = append(costs, cost{rate, mem, idle})
-	}
-	h, n := costs[0], costs[1]
-	return fmt.Sprintf("1,000 topics of three replicas with a consumer each: made at %.0f pairs/s against %.1f: %.0f× (wanted ≥ 50×); idle %.2f %% of a processor for all three nodes against %.1f %%: 1/%.0f (wanted ≤ 1/20); %d MiB resident against %d: 1/%.1f (wanted ≤ 1/3)",
-		h.rate, n.rate, h.rate/n.rate, 100*h.idle, 100*n.idle, n.idle/max(h.idle, 1e-6), h.mem>>20, n.mem>>20, float64(n.mem)/float64(h.mem)), nil
-}
-
-// fill makes topics with a consumer each and returns pairs per second, memory, and
-// the share of a processor that is used while nothing happens.
-func (c *cluster) fill(total, workers int) (rate float64, mem int64, idle float64, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
-	defer cancel()
-	began := time.Now()
-	errs := make(chan error, workers)
-	for w := range workers {
-		go func() { errs <- c.make(ctx, w, workers, total) }()
-	}
-	for range workers {
-		if e := <-errs; e != nil {
-			err = e
-		}
-	}
-	if err != nil {
-		return 0, 0, 0, err
-	}
-	rate = float64(total) / time.Since(began).Seconds()
-	<-time.After(15 * time.Second)
-	mem, before := c.resident()
-	<-time.After(15 * time.Second)
-	_, after := c.resident()
-	return rate, mem, float64(after-before) / float64(15*time.Second), nil
-}
-
-// make makes every workers-th topic from w on; a refusal for want of time is tried
-// again, as users do.
-func (c *cluster) make(ctx context.Context, w, workers, total int) error {
-	nc, js, err := dial(c.servers[w%len(c.servers)].url)
-	if err != nil {
-		return err
-	}
-	defer nc.Close()
-	for i := w; i < total; i += workers {
-		name := fmt.Sprintf("T%d", i)
-		for try := 0; ; try++ {
-			_, err := js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{Name: name, Subjects: []string{"many." + name}, Replicas: clusterNodes})
-			if err == nil {
-				_, err = js.CreateOrUpdateConsumer(ctx, name, jetstream.ConsumerConfig{Durable: "c", AckPolicy: jetstream.AckExplicitPolicy})
-			}
-			if err == nil {
-				break
-			}
-			if try == 20 {
-				return fmt.Errorf("topic %d: %w", i, err)
-			}
-		}
-	}
-	return nil
-}
-
-// manyClusterTopics does the same with 100,000, which only Herald is asked for.
-func manyClusterTopics(herald, _, dir string) (string, error) {
-	c, err := program{"many3", herald, ""}.startCluster(dir)
-	if err != nil {
-		return "", err
-	}
-	defer c.stop()
-	rate, mem, idle, err := c.fill(100_000, 64)
-	if err != nil {
-		return "", err
-	}
-	return fmt.Sprintf("100,000 topics of three replicas with a consumer each: made at %.0f pairs/s, %d MiB resident a node, %.2f %% of a processor when idle, all three nodes together",
-		rate, mem>>20/clusterNodes, 100*idle), nil
 }

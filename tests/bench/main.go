@@ -5,6 +5,7 @@
 //	go run ./tests/bench                  everything, into docs/benchmarks.md
 //	go run ./tests/bench -only durable    rows whose name holds the word
 //	go run ./tests/bench -reps 3 -out -   to standard output
+//	go run ./tests/bench -nodes 3 -only NONE -facts "1,000 topics" -out -   that alone
 //
 // Rows are driven twice: by nats.go, whose own cost is most of what is
 // measured, and by a raw client that costs next to nothing, so that the server
@@ -142,15 +143,16 @@ func main() {
 	reps := flag.Int("reps", 3, "times each row is done by each server")
 	out := flag.String("out", "docs/benchmarks.md", "file to write the table to; - for standard output")
 	scale := flag.Bool("scale", true, "also measure restart, many topics, failover and one publish against a raw fdatasync")
+	facts := flag.String("facts", "", "of what is measured on three nodes beside the rows, only what has this in its name")
 	nodes := flag.String("nodes", "1,3", "which to run: on one node, on three, or both")
 	flag.Parse()
-	if err := run(*only, *reps, *out, *scale, *nodes); err != nil {
+	if err := run(*only, *facts, *reps, *out, *scale, *nodes); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-func run(only string, reps int, out string, scale bool, nodes string) error {
+func run(only, wanted string, reps int, out string, scale bool, nodes string) error {
 	dir, err := os.MkdirTemp("", "herald-bench")
 	if err != nil {
 		return err
@@ -170,7 +172,7 @@ func run(only string, reps int, out string, scale bool, nodes string) error {
 		results, facts = append(results, r...), append(facts, f...)
 	}
 	if strings.Contains(nodes, "3") {
-		r, f, err := runCluster(herald, peer, dir, only, reps, scale)
+		r, f, err := runCluster(herald, peer, dir, only, wanted, reps, scale)
 		if err != nil {
 			return err
 		}

@@ -22,8 +22,8 @@ type Catalogue struct {
 	topics   map[topics.TopicID]*Topic
 	open     map[topics.TopicID]bool // those not settled, or moving
 	sum      uint64                  // of the sums of topics
-	names    map[name]*Topic        // those not Deleting
-	load     map[topics.GroupID]int // entries of topics by group
+	names    map[name]*Topic         // those not Deleting
+	load     map[topics.GroupID]int  // entries of topics by group
 	accounts map[string]*account
 	adverts  map[string]map[Key]*Advertisement // by account
 	patterns map[string]*interest.Index[*Advertisement]

@@ -159,6 +159,10 @@ func TestHostileJSONSchemasAreBounded(t *testing.T) {
 		fmt.Fprintf(&doubling, `"a%d":{"allOf":[{"$ref":"#/$defs/a%d"},{"$ref":"#/$defs/a%d"}]},`, i, i+1, i+1)
 	}
 	doubling.WriteString(`"a40":{}}}`)
+	var names strings.Builder
+	for i := range 20000 {
+		fmt.Fprintf(&names, "\"a%d\",", i)
+	}
 	var numbers strings.Builder
 	for i := range 50000 {
 		fmt.Fprintf(&numbers, "%d,", i+2)
@@ -169,6 +173,7 @@ func TestHostileJSONSchemasAreBounded(t *testing.T) {
 		{"doubling by level", `{"anyOf":[{"properties":{"x":{"$ref":"#"}},"allOf":[{"required":["y"]}]},{"properties":{"x":{"$ref":"#"}},"allOf":[{"not":{}}]}]}`, deep},
 		{"tracked", `{"$defs":{"t":{"allOf":[{"properties":{"x":{"$ref":"#/$defs/t"}}},{"properties":{"x":{"$ref":"#/$defs/t"}}}],"unevaluatedProperties":false}},"$ref":"#/$defs/t"}`, deep},
 		{"patterns", `{"items":{"pattern":"(a|aa|aaa|a{1,200}){1,4}b$"}}`, `[` + strings.Repeat(`"`+strings.Repeat("a", 10000)+`b",`, 20) + `""]`},
+		{"required", `{"required":[` + names.String() + `"z"]}`, `{` + strings.ReplaceAll(names.String(), ",", ":1,") + `"z":1}`},
 		{"unique", `{"items":{"allOf":[` + strings.Repeat(`{"uniqueItems":true},`, 1000) + `{}]}}`, `[[` + numbers.String() + `1]]`},
 	} {
 		s := mustJSON(t, c.schema)

@@ -312,13 +312,13 @@ func (e *evaluation) object(n *node, v value.Value, seen *evaluated) *Invalid {
 	case n.maxProps >= 0 && size > n.maxProps:
 		return broken("maxProperties", "it has %d fields, more than %d", size, n.maxProps)
 	}
+	if bad := e.spend(len(n.required) * (1 + size/16)); bad != nil { // each is looked for
+		return bad
+	}
 	for _, name := range n.required {
 		if _, there := v.Get(name); !there {
 			return broken("required", "field %q is missing", name)
 		}
-	}
-	if bad := e.spend(len(n.required) * (1 + size/16)); bad != nil {
-		return bad
 	}
 	if n.names == nil && n.props == nil && n.matching == nil && n.additional == nil {
 		return nil
@@ -469,7 +469,7 @@ func (e *evaluation) dependencies(n *node, v value.Value, seen *evaluated) *Inva
 		return nil
 	}
 	for _, d := range n.needs {
-		if bad := e.spend(1 + len(d.fields)); bad != nil {
+		if bad := e.spend((1 + len(d.fields)) * (1 + v.Len()/16)); bad != nil {
 			return bad
 		}
 		if _, there := v.Get(d.field); !there {

@@ -352,3 +352,38 @@ func TestPermissionsOnAdvertisements(t *testing.T) {
 	admin.refused("PUT", strings.TrimSuffix(put("shown", "orders.shown", "off"), "}")+`,"force":true}`, 20019)
 	admin.must("WITHDRAW", `{"name":"shown"}`)
 }
+
+func TestReadersComeAndGo(t *testing.T) {
+	b := start(t, broker.Config{StoreDir: t.TempDir()})
+	nc, reader := connect(t, b.ClientURL()), connect(t, b.ClientURL())
+	a := adv{t, nc}
+	a.must("PUT", `{"name":"r","subject":"r.{x}","lease":{"mode":"permanent"}}`)
+	inbox := nats.NewInbox()
+	told, err := nc.SubscribeSync(inbox)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := nc.PublishRequest("$HERALD.ADV.GET", inbox, []byte(`{"name":"r","subscribers":true}`)); err != nil {
+		t.Fatal(err)
+	}
+	expect := func(want string) {
+		t.Helper()
+		m, err := told.NextMsg(patience)
+		if err != nil || !strings.Contains(string(m.Data), want) {
+			t.Fatalf("told %v, %v, wanted %s", m, err, want)
+		}
+	}
+	expect(`"subscribers":0`)
+	s, err := reader.SubscribeSync("r.>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := reader.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	expect(`{"event":"subscribers","subscribers":1}`)
+	if err := s.Unsubscribe(); err != nil {
+		t.Fatal(err)
+	}
+	expect(`{"event":"subscribers","subscribers":0}`)
+}

@@ -206,3 +206,99 @@ func TestPatterns(t *testing.T) {
 		}
 	}
 }
+
+func TestAPublisherIsToldOfSubscribers(t *testing.T) {
+	c := connect(t)
+	reader, err := client.Connect(c.Conn().ConnectedUrl())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = reader.Close() }()
+	told := make(chan int, 100)
+	p, err := c.Advertise(t.Context(), client.Advertisement{Name: "watched", Subject: "watched.{x}"}, client.OnSubscribers(func(n int) { told <- n }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect := func(want int) {
+		t.Helper()
+		for got := -1; got != want; {
+			got = receive(t, told, 1)[0]
+		}
+	}
+	expect(0)
+	s, err := reader.Subscribe("watched.>", func(*client.Message) error { return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := reader.Subscribe("watched.a", func(*client.Message) error { return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect(2)
+	if err := errors.Join(s.Close(), other.Close()); err != nil {
+		t.Fatal(err)
+	}
+	expect(0)
+	if err := p.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestWhatIsObserved(t *testing.T) {
+	c := connect(t)
+	strict := client.Advertisement{
+		Name: "strict", Subject: "strict.{k}", KeyBy: &client.KeyBy{Token: "k"}, Enforce: "reject", Lease: client.Lease{Mode: client.LeasePermanent},
+		Schema: &client.Schema{Format: "json-schema", Compat: "full", Inline: json.RawMessage(`{"type":"object","required":["n"]}`)},
+		Keep:   &client.Keep{}, Examples: []json.RawMessage{json.RawMessage(`{"n":1,"api_key":"0123456789"}`)},
+	}
+	var warnings []string
+	if _, err := c.PutAdvertisement(t.Context(), strict, client.OnWarning(func(w string) { warnings = append(warnings, w) })); err != nil {
+		t.Fatal(err)
+	}
+	if len(warnings) != 1 || !strings.Contains(warnings[0], "examples[0]") {
+		t.Errorf("warned %q", warnings)
+	}
+	for i := range 3 {
+		if _, err := c.PublishDurable(t.Context(), fmt.Sprintf("strict.%d", i), []byte(`{"n":1}`)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := c.PublishDurable(t.Context(), "strict.x", []byte(`{}`)); !errors.Is(err, client.ErrRefused) || !strings.Contains(err.Error(), "required") {
+		t.Errorf("what is not as advertised: %v", err)
+	}
+	if err := errors.Join(c.Publish("stray", []byte("x")), c.Flush(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	found, err := c.DiscoverObserved(t.Context(), client.Query{Name: "strict"})
+	if err != nil || len(found) != 1 {
+		t.Fatalf("%+v, %v", found, err)
+	}
+	if o := found[0].Observed; o == nil || o.Msgs != 3 || o.Failed1h != 1 || *o.Conformance != 75 || *o.Keys != 3 || o.Publishers != 1 || !o.Unused {
+		t.Errorf("observed %+v", o)
+	}
+	stray, err := c.Undeclared(t.Context(), "")
+	if err != nil || len(stray) != 1 || stray[0].Pattern != "stray" {
+		t.Errorf("undeclared %+v, %v", stray, err)
+	}
+	n, err := c.Nearest(t.Context(), "strickt.1")
+	if err != nil || len(n.Like) == 0 || n.Like[0] != "strict.{k}" || n.Traffic {
+		t.Errorf("nearest %+v, %v", n, err)
+	}
+	s, err := c.Sample(t.Context(), client.SampleQuery{Name: "strict", Count: 2})
+	if err != nil || len(s.Messages) != 2 || string(s.Messages[1].Payload()) != `{"n":1}` || s.Messages[1].Sequence != 3 {
+		t.Errorf("sample %+v, %v", s, err)
+	}
+	checked, err := c.CheckMessages(t.Context(), client.SampleQuery{Subject: "strict.*", Schema: &client.Schema{Format: "json-schema", Inline: json.RawMessage(`false`)}})
+	if err != nil || checked.Checked != 3 || checked.Failed != 3 {
+		t.Errorf("checked %+v, %v", checked, err)
+	}
+	narrower := strict
+	narrower.Schema = &client.Schema{Format: "json-schema", Inline: json.RawMessage(`{"type":"object","required":["n","m"]}`)}
+	narrower.Examples = nil
+	if _, err := c.PutAdvertisement(t.Context(), narrower); !errors.Is(err, client.ErrConflict) {
+		t.Errorf("an incompatible schema: %v", err)
+	}
+	if _, err := c.PutAdvertisement(t.Context(), narrower, client.Force()); err != nil {
+		t.Errorf("forced: %v", err)
+	}
+}

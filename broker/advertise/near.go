@@ -31,7 +31,9 @@ func (s *Service) nearest(ctx context.Context, r request, q query) (reply, error
 	all = slices.DeleteFunc(all, func(a *catalogue.Advertisement) bool { return !r.sees(a) })
 	var over []*catalogue.Advertisement
 	var candidates []string
+	advertised := map[string]bool{} // patterns
 	for _, a := range all {
+		advertised[a.Pattern] = true
 		if subject.Overlap(a.Pattern, q.Subject) {
 			over = append(over, a)
 			if len(n.Advertisements) < nearMax {
@@ -62,7 +64,7 @@ func (s *Service) nearest(ctx context.Context, r request, q query) (reply, error
 			switch {
 			case subject.Overlap(p, q.Subject):
 				keeps = true
-			case r.who.MayDiscover(p):
+			case !advertised[p] && r.who.MayDiscover(p):
 				candidates = append(candidates, p)
 			}
 		}

@@ -82,7 +82,8 @@ func (s *session) passes(g *gateAt, m *match, c *outgoing) bool {
 			o.Reply = c.Reply
 		}
 		o.client = s.info
-		if st.publish(&st.respond, &o) {
+		if to := st.respond.find(o.Subject); len(to.captures) > 0 {
+			st.publishTo(to, &o)
 			if s.connect.Verbose {
 				s.send(wire.OKLine)
 			}

@@ -42,7 +42,8 @@ type counting struct {
 	bytes   int64
 }
 
-// observe counts a message. What is counted is handed over with the batch.
+// observe counts a message. What is counted is handed over with the batch, but for a
+// subject that is met once: its match is made anew with the next message.
 func (st *stager) observe(at *observerAt, m *match, o *outgoing) {
 	c := &m.counting
 	if c.under != at || m.once {
@@ -55,7 +56,9 @@ func (st *stager) observe(at *observerAt, m *match, o *outgoing) {
 		for _, t := range c.tallies {
 			t.Offer(st.shown(o))
 		}
-		st.tallied = append(st.tallied, m)
+		if !m.once {
+			st.tallied = append(st.tallied, m)
+		}
 	}
 	c.msgs++
 	c.bytes += int64(len(o.Header) + len(o.Payload))
@@ -67,14 +70,33 @@ func (st *stager) observe(at *observerAt, m *match, o *outgoing) {
 		}
 	}
 	st.seen = Message{}
-	if m.once { // it is made anew with the next message
-		st.handOverTallies()
+	if m.once {
+		c.handOver(st.client())
 	}
 }
 
+// handOver tells the tallies what was counted.
+func (c *counting) handOver(client uint64) {
+	if c.msgs == 0 {
+		return
+	}
+	for _, t := range c.tallies {
+		t.Add(c.msgs, c.bytes, client)
+	}
+	c.msgs, c.bytes = 0, 0
+}
+
+// client is who publishes, 0 for the broker.
+func (st *stager) client() uint64 {
+	if st.self == nil {
+		return 0
+	}
+	return st.self.id
+}
+
 func (st *stager) beginCounting(at *observerAt, m *match, o *outgoing) {
-	if m.counting.msgs > 0 {
-		st.handOverTallies()
+	if m.counting.msgs > 0 { // what was counted under another observer
+		m.counting.handOver(st.client())
 	}
 	ok := false
 	var tallies []Tally
@@ -102,17 +124,11 @@ func (st *stager) shown(o *outgoing) *Message {
 	return &st.seen
 }
 
-// handOverTallies tells the tallies what was counted.
+// handOverTallies tells the tallies what was counted in the batch.
 func (st *stager) handOverTallies() {
-	var client uint64
-	if st.self != nil {
-		client = st.self.id
-	}
+	client := st.client()
 	for i, m := range st.tallied {
-		for _, t := range m.counting.tallies {
-			t.Add(m.counting.msgs, m.counting.bytes, client)
-		}
-		m.counting.msgs, m.counting.bytes = 0, 0
+		m.counting.handOver(client)
 		st.tallied[i] = nil
 	}
 	st.tallied = st.tallied[:0]

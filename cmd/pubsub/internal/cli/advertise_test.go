@@ -121,9 +121,33 @@ func TestCheckSampleInferAndWhatIsObserved(t *testing.T) {
 	if o := w.ok("discover", "orders", "--jsonschema"); !strings.Contains(o.out, `"minimum": 1`) {
 		t.Errorf("schema: %+v", o)
 	}
+	if o := w.ok("discover", "orders", "--ts"); !strings.Contains(o.out, "qty?:") {
+		t.Errorf("TypeScript: %s", o.out)
+	}
 	w.must("consumer", "create", "orders", "billing")
 	if o := w.ok("advertise", "rm", "orders"); !strings.Contains(o.err, "1 consumer reads orders") {
 		t.Errorf("rm: %s", o.err)
+	}
+}
+
+func TestTypesOfAnySchema(t *testing.T) {
+	w := newWorld(t)
+	w.must("advertise", "put", "quakes", "--subject", "quakes", "--schema", w.file("quake.avsc", `{"type":"record","name":"Quake","fields":[{"name":"mag","type":"double"}]}`))
+	w.must("advertise", "put", "trips", "--subject", "trips", "--schema", w.file("trip.proto", "syntax = \"proto3\";\nmessage Trip { int64 id = 1; string to = 2; }\n"))
+	for _, c := range []struct{ name, flag, want string }{
+		{"quakes", "--go", "Mag float64"}, {"quakes", "--ts", "mag: number"}, {"quakes", "--jsonschema", `"mag"`},
+		{"trips", "--go", "To string"}, {"trips", "--ts", "to"}, {"trips", "--jsonschema", `"to"`},
+	} {
+		if o := w.ok("discover", c.name, c.flag); !strings.Contains(strings.Join(strings.Fields(o.out), " "), c.want) {
+			t.Errorf("%s %s has no %q:\n%s", c.name, c.flag, c.want, o.out)
+		}
+	}
+	if o := w.run("discover", "--go"); o.code != exitUsage {
+		t.Errorf("without a name: %+v", o)
+	}
+	w.must("advertise", "put", "plain", "--subject", "plain")
+	if o := w.run("discover", "plain", "--go"); o.code != exitNotFound || !strings.Contains(o.err, "advertise infer") {
+		t.Errorf("without a schema: %+v", o)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -48,19 +49,35 @@ func (a *app) schemaOf(cmd *cobra.Command, c *client.Client, q client.Query) (*c
 	return found[0], nil
 }
 
-// printTypes prints the schema of an advertisement, or types of it for programs.
+// printTypes prints the schema of an advertisement as JSON Schema, or types of it for
+// programs. Go's are of package messages.
 func (a *app) printTypes(cmd *cobra.Command, c *client.Client, f *discoverFlags) error {
 	ad, err := a.schemaOf(cmd, c, f.q)
 	if err != nil {
 		return err
 	}
-	if ad.Schema.Format != "json-schema" {
-		return &problem{code: exitError, what: fmt.Sprintf("the schema of %s is %s: there is no JSON Schema of it", ad.Name, ad.Schema.Format), err: client.ErrInvalid}
+	s, err := schema.Compile(schema.Source{Format: schema.Format(ad.Schema.Format), Text: ad.Schema.Text(), Message: ad.Schema.Message})
+	if err != nil {
+		return &problem{code: exitError, what: err.Error(), err: err}
 	}
-	var pretty bytes.Buffer
-	if err := json.Indent(&pretty, []byte(ad.Schema.Text()), "", "  "); err != nil {
-		return err
+	to := schema.JSONSchemaText
+	switch {
+	case f.golang:
+		to = schema.Go
+	case f.ts:
+		to = schema.TypeScript
 	}
-	_, err = fmt.Fprintf(a.env.Out, "%s\n", pretty.Bytes())
+	text, err := schema.Generate(s, to, ad.Name)
+	if err != nil {
+		return &problem{code: exitError, what: err.Error(), err: err}
+	}
+	if to == schema.JSONSchemaText {
+		var pretty bytes.Buffer
+		if err := json.Indent(&pretty, []byte(text), "", "  "); err != nil {
+			return err
+		}
+		text = pretty.String()
+	}
+	_, err = fmt.Fprintln(a.env.Out, strings.TrimRight(text, "\n"))
 	return err
 }

@@ -39,8 +39,8 @@ func (f *forwarder) awaitEcho(ctx context.Context, from string) {
 		case <-ctx.Done():
 			return
 		case <-time.After(20 * time.Millisecond):
-			if _, ok := f.c.net.Peer(from); !ok {
-				return
+			if p, ok := f.c.net.Peer(from); !ok || p.Silent {
+				return // it has gone, or hangs: what it still says comes too late
 			}
 		}
 	}

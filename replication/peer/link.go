@@ -20,6 +20,7 @@ const (
 	// missedMax is how many pings in a row may stay without an answer. Counted in our
 	// own ticks, so that a node that was stopped itself doesn't blame the others.
 	missedMax   = 6
+	silentPings = 2 // so many in a row, and the other side is said to be silent
 	lingerFor   = 200 * time.Millisecond
 	servingMax  = 128 // calls of one peer that are worked on at once
 	streamsMax  = 64  // the same for streams

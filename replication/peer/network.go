@@ -341,7 +341,7 @@ func (n *Network) linkUp(l *link) {
 func (l *link) peer() Peer {
 	return Peer{
 		Name: l.name, Addr: l.remote.Addr, Version: l.remote.Version, Status: maps.Clone(l.status),
-		Since: l.since, RTT: time.Duration(l.rtt.Load()),
+		Since: l.since, RTT: time.Duration(l.rtt.Load()), Silent: l.missed.Load() >= silentPings,
 	}
 }
 

@@ -56,6 +56,7 @@ type Peer struct {
 	Since   time.Time
 	RTT     time.Duration
 	Version string
+	Silent  bool // nothing has been heard of it for half a second or more
 }
 
 // Route is a configured address.

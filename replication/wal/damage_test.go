@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -225,4 +226,37 @@ func FuzzDecodeRecord(f *testing.F) {
 			t.Fatalf("byte %d was changed, and the record still decodes", at)
 		}
 	})
+}
+
+// TestPowerCutInTheFirstWriteAfterAStart: also when the one before was cut as well. The
+// batch being written then isn't the one behind the last good record.
+func TestPowerCutInTheFirstWriteAfterAStart(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(5, 6))
+	for range 40 {
+		d := fault.NewDisk()
+		l := mustOpen(t, small(d, nil))
+		if err := l.Group(1).StoreLog(entry(1, 20)); err != nil {
+			t.Fatal(err)
+		}
+		mustClose(t, l)
+		for range 4 {
+			fsys := fault.NewInject(d)
+			l := mustOpen(t, small(fsys, nil))
+			last, _ := l.Group(1).LastIndex()
+			var after *fault.Disk
+			fsys.On(func(op fault.Op, name string) error {
+				if op == fault.OpSync && after == nil && name != testDir+"/marker" {
+					after = d.Crash(rnd)
+				}
+				return nil
+			})
+			logs := []*raft.Log{entry(last+1, 400), entry(last+2, 400), entry(last+3, 400)}
+			if err := l.Group(1).StoreLogs(logs); err != nil {
+				t.Fatal(err)
+			}
+			fsys.On(nil)
+			mustClose(t, l)
+			d = after
+		}
+	}
 }

@@ -189,6 +189,9 @@ func (l *Log) replay(seg *segment, next *header, acked position) error {
 	if !open && l.end.offset > segmentHeader {
 		batch++
 	}
+	if l.end.segment == acked.segment && l.end.offset == acked.offset {
+		batch = max(batch, acked.batch+1) // numbers are left out at a start
+	}
 	// batch is now the one that was being written where the records end.
 	l.end.batch = batch
 	if next != nil {

@@ -26,6 +26,7 @@
 //   - unit.go, epoch.go: one operator on this node, what comes out of the log
 //   - primary.go, reading.go: reading, running and proposing
 //   - rebuild.go: the state of another replica
+//   - adverts.go: what outputs advertise
 //   - outbox.go: what goes to topics of other groups
 //   - instances.go, succession.go, rescale.go: several instances, and others in their place
 //   - service.go, verbs.go, report.go, look.go: $HERALD.OP.> for any client

@@ -69,6 +69,8 @@ type Engine struct {
 
 	pending bool                 // a succession is under way; as what follows reconcile's own
 	firsts  map[uint64]first     // by operator
+	refused map[advertKey]string // why an advertisement can't be changed
+	looked  time.Time            // when the advertisements were looked at last
 	over    map[uint64]time.Time // since when outboxes are known to be gone
 
 	service service
@@ -80,7 +82,7 @@ func New(o Options) *Engine {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	o.OutboxBytes = cmp.Or(o.OutboxBytes, 16<<20)
-	e := &Engine{o: o, units: map[unitKey]*unit{}, readers: map[topics.TopicID][]*unit{}, changed: make(chan struct{}, 1), over: map[uint64]time.Time{}, firsts: map[uint64]first{}}
+	e := &Engine{o: o, units: map[unitKey]*unit{}, readers: map[topics.TopicID][]*unit{}, changed: make(chan struct{}, 1), over: map[uint64]time.Time{}, firsts: map[uint64]first{}, refused: map[advertKey]string{}}
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	e.service.init(e)
 	return e
@@ -181,6 +183,7 @@ func (e *Engine) reconcile() {
 			}
 		}
 		e.successions()
+		e.advertise()
 		e.sweepProducers(there)
 		if e.pending {
 			e.pending = false

@@ -63,8 +63,8 @@ func (s *service) close() {
 	s.wg.Wait()
 }
 
-// handler answers a request; may tells what else its client may publish to.
-type handler func(ctx context.Context, account string, body []byte, may func(subject string) bool) (any, error)
+// handler answers a request of a client.
+type handler func(ctx context.Context, account string, body []byte, c *front.ClientInfo) (any, error)
 
 // accept answers on a goroutine of its own. It doesn't block.
 func (s *service) accept(account string, m *front.Message, h handler) {
@@ -88,7 +88,7 @@ func (s *service) accept(account string, m *front.Message, h handler) {
 		defer func() { <-s.slots }()
 		ctx, cancel := context.WithTimeout(s.e.ctx, requestTimeout)
 		defer cancel()
-		v, err := h(ctx, account, c.Payload, c.Client.MayPublish)
+		v, err := h(ctx, account, c.Payload, c.Client)
 		c.Respond(nil, answer(v, err))
 	})
 }

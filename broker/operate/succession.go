@@ -361,20 +361,30 @@ func (e *Engine) successions() {
 // is the same.
 type first struct {
 	epoch uint64
-	topic string // "": none, or the operator stays where it is
+	topic string       // "": none, or the operator stays where it is
+	graph *graph.Graph // nil: none can be made
+}
+
+func (e *Engine) first(o *catalogue.Operator) first {
+	f, ok := e.firsts[o.ID]
+	if ok && f.epoch == o.Epoch {
+		return f
+	}
+	f = first{epoch: o.Epoch}
+	if g, err := e.compile(o); err == nil {
+		f.graph = g
+		if !forgetful(g) {
+			f.topic = firstTopic(g)
+		}
+	}
+	e.firsts[o.ID] = f
+	return f
 }
 
 // follow returns an operator that is to follow its first output to where that has moved,
 // nil when it is to stay.
 func (e *Engine) follow(o *catalogue.Operator) *catalogue.Operator {
-	f, ok := e.firsts[o.ID]
-	if !ok || f.epoch != o.Epoch {
-		f = first{epoch: o.Epoch}
-		if g, err := e.compile(o); err == nil && !forgetful(g) {
-			f.topic = firstTopic(g)
-		}
-		e.firsts[o.ID] = f
-	}
+	f := e.first(o)
 	t, ok := e.state.Topic(o.Account, f.topic)
 	if f.topic == "" || !ok || t.Moving() || o.State == catalogue.Failed {
 		return nil

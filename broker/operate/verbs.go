@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/heraldmq/herald/broker/front"
 	"github.com/heraldmq/herald/broker/state"
 	"github.com/heraldmq/herald/operators/graph"
 	"github.com/heraldmq/herald/topics"
@@ -30,13 +31,14 @@ type Request struct {
 	// Partitions is how many instances RESCALE gives it.
 	Partitions int `json:"partitions,omitempty"`
 
-	may func(subject string) bool // nil: anything
+	may        func(subject string) bool                 // nil: anything
+	advertises func(pattern string, publishes bool) bool // likewise
 }
 
 func (s *service) verbs() map[string]handler {
 	read := func(f func(ctx context.Context, account string, r *Request) (any, error)) handler {
-		return func(ctx context.Context, account string, body []byte, may func(string) bool) (any, error) {
-			r := Request{may: may}
+		return func(ctx context.Context, account string, body []byte, c *front.ClientInfo) (any, error) {
+			r := Request{may: c.MayPublish, advertises: c.MayAdvertise}
 			if len(body) > 0 {
 				if err := json.Unmarshal(body, &r); err != nil {
 					return nil, refuse(400, "request body: %v", err)
@@ -107,7 +109,7 @@ func (s *service) plan(ctx context.Context, account string, r *Request, ids map[
 		}
 	}
 	o.Groups = s.e.spread(o.Group, g.Partitions)
-	return g, o, nil
+	return g, o, s.mayAdvertise(account, r, g)
 }
 
 // output returns the topic of an output, which is made where the spec says how.

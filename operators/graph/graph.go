@@ -3,6 +3,8 @@
 package graph
 
 import (
+	"encoding/json"
+	"maps"
 	"time"
 
 	"github.com/heraldmq/herald/operators/eventtime"
@@ -22,6 +24,9 @@ type Graph struct {
 	Inputs []Input
 	Nodes  []Node // each behind those whose records it takes
 	Sinks  []Sink
+	// Adverts are the advertisements of the outputs; none: they aren't advertised.
+	Adverts []Advert
+
 	Errors []Edge // where records go whose step's policy is DeadLetter
 
 	Time       eventtime.Config // of the whole operator
@@ -161,4 +166,17 @@ type Out struct {
 	Subject string
 	Header  []byte // without Herald's own, which the broker adds
 	Payload []byte
+}
+
+// Advert is the advertisement of an output.
+type Advert struct {
+	Topic  string                     // durable; "" of a live output
+	Fields map[string]json.RawMessage // without a subject where it is the topic's
+}
+
+// With returns the advertisement with a subject.
+func (a Advert) With(subject string) Advert {
+	fields := maps.Clone(a.Fields)
+	fields["subject"], _ = json.Marshal(subject) // can't fail
+	return Advert{a.Topic, fields}
 }

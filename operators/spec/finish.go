@@ -26,6 +26,7 @@ func (c *compiler) finish() {
 	c.spans()
 	c.recovery()
 	c.partitions()
+	c.advertise()
 	c.places()
 	c.reads()
 }

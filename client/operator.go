@@ -21,6 +21,7 @@ type OperatorRequest struct {
 	// Savepoint is the name of one, of the operator or OPERATOR/NAME: SAVEPOINT.CREATE, INFO
 	// and REMOVE; DEPLOY, UPDATE and RESTORE begin with its state.
 	Savepoint string `json:"savepoint,omitempty"`
+	Shadow    bool   `json:"shadow,omitempty"` // UPDATE: run it beside the operator, without outputs; see PROMOTE, DISCARD
 	// RESCALE: how many instances it gets.
 	Partitions int `json:"partitions,omitempty"`
 }
@@ -112,10 +113,26 @@ type OperatorReplica struct {
 	Standby    string  `json:"standby,omitempty"` // what a step brings standbys: delta, replay or progress
 	Checkpoint float64 `json:"checkpoint_age_seconds,omitempty"`
 	Kept       int     `json:"kept_steps,omitempty"` // behind a passive standby's state
-	Counts     []struct {
+	// Shadow is how another version compares that runs beside it, where it is led.
+	Shadow *OperatorShadow `json:"shadow,omitempty"`
+	Counts []struct {
 		Step, Name string
 		N          uint64
 	} `json:"counts,omitempty"`
+}
+
+// OperatorShadow is how another version compares that runs beside an operator.
+type OperatorShadow struct {
+	Version string    `json:"version,omitempty"`
+	Since   time.Time `json:"since"`
+	Steps   uint64    `json:"steps"`
+	Same    uint64    `json:"same"`                   // rows that both gave
+	OnlyOld uint64    `json:"only_old"`               // rows that only the operator gave so far
+	OnlyNew uint64    `json:"only_new"`               // rows that only the shadow gave so far
+	Old     []string  `json:"old_examples,omitempty"` // topic, subject and payload
+	New     []string  `json:"new_examples,omitempty"`
+	Partial bool      `json:"partial,omitempty"` // there were more differences than are kept
+	Error   string    `json:"error,omitempty"`   // why the shadow can't go on
 }
 
 // OperatorInfo is an operator with its replicas.
@@ -158,7 +175,7 @@ func (c *Client) Operators(ctx context.Context, verb string, r OperatorRequest, 
 		"PAUSE": "pause operator", "RESUME": "resume operator", "REMOVE": "remove operator", "LOGS": "read the log of operator",
 		"STATE": "read the state of operator", "GRAPH": "draw operator",
 		"SAVEPOINT.CREATE": "make a savepoint of operator", "SAVEPOINT.LIST": "list savepoints of operator", "SAVEPOINT.INFO": "describe a savepoint of operator",
-		"SAVEPOINT.REMOVE": "remove a savepoint of operator", "RESTORE": "restore operator",
+		"SAVEPOINT.REMOVE": "remove a savepoint of operator", "RESTORE": "restore operator", "PROMOTE": "promote the shadow of operator", "DISCARD": "discard the shadow of operator",
 	}[verb]
 	b, err := json.Marshal(r)
 	if err != nil {

@@ -62,6 +62,14 @@ func (p *place) input() (bodies []string) {
 	return bodies
 }
 
+// reportOf is what a node has of an operator, nothing where it doesn't know it yet.
+func (p *place) reportOf(id uint64) *Report {
+	if u := p.ops.unit(unitKey{id: id}, nil); u != nil {
+		return u.report()
+	}
+	return &Report{}
+}
+
 func (f *fleet) withTopics() {
 	f.Helper()
 	f.any().topics(3)
@@ -108,7 +116,7 @@ func (f *fleet) killing(id uint64, rng *rand.Rand, kills int, settled func()) (a
 		wait(f, "another leader", func() (bool, string) { return f.leader() != nil, "" })
 		wait(f, "its first step", func() (bool, string) {
 			l := f.leader()
-			return l != nil && l.ops.unit(unitKey{id: id}, nil).report().Stats.Steps > 0, ""
+			return l != nil && l.reportOf(id).Stats.Steps > 0, ""
 		})
 		s := f.stats(id)
 		all.Again, all.Recovered, all.Lost, all.Checkpoints = all.Again+s.Again, all.Recovered+s.Recovered, all.Lost+s.Lost, all.Checkpoints+s.Checkpoints
@@ -290,7 +298,7 @@ func TestAutoChoosesWhatIsLess(t *testing.T) {
 		if l == nil {
 			return "nobody leads"
 		}
-		return l.ops.unit(unitKey{id: o.ID}, nil).report().Standby
+		return l.reportOf(o.ID).Standby
 	}
 	sent := 0
 	wait(t, "the change to replay", func() (bool, string) {
@@ -305,7 +313,7 @@ func TestAutoChoosesWhatIsLess(t *testing.T) {
 	}
 	wait(t, "the output", func() (bool, string) { return same(f.any().output(), batch(t, text, f.any().input())) })
 	f.level(o.ID)
-	r := f.leader().ops.unit(unitKey{id: o.ID}, nil).report()
+	r := f.leader().reportOf(o.ID)
 	if s := r.Stats; s.DeltaBytes <= s.LogBytes || s.InBytes == 0 || s.Busy == 0 || s.Idle+s.Blocked == 0 || len(r.Loads) == 0 || s.Since.IsZero() {
 		t.Errorf("the figures say %+v, %+v", s, r.Loads)
 	}
@@ -333,7 +341,7 @@ func TestTakingOverIsTimed(t *testing.T) {
 		if l == nil {
 			return false, "nobody leads"
 		}
-		s := l.ops.unit(unitKey{id: o.ID}, nil).report().Stats
+		s := l.reportOf(o.ID).Stats
 		return !s.Since.IsZero() && s.FirstOutput > 0 && s.Apply > 0, fmt.Sprintf("%+v", s)
 	})
 }

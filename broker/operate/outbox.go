@@ -345,7 +345,7 @@ func (u *unit) trim(sent []engine.Sent, halt uint32) error {
 	}
 	u.outbox.note(sent)
 	if s != nil {
-		u.propose(s, 0, time.Now())
+		u.propose(s, nil, time.Now())
 	}
 	return nil
 }

@@ -37,6 +37,8 @@ type flight struct {
 	live        []live
 	began       time.Time
 	records     int
+	step        *engine.Step
+	arrivals    []engine.Arrival // those that it took
 	outputs     int
 }
 
@@ -60,6 +62,7 @@ func (p *primary) first() *flight {
 // committed is told of a step that was run here.
 func (u *unit) committed(f *flight) {
 	u.p.flying = u.p.flying[1:]
+	u.follow(f)
 	if a := u.e.o.Account(u.op.Load().Account); a != nil {
 		for i := range f.live {
 			l := &f.live[i]
@@ -95,6 +98,7 @@ func (u *unit) lead() (time.Duration, error) {
 	o := u.op.Load()
 	if u.inst == nil || !u.group.IsLeader() || !u.e.runs() {
 		u.outbox.stop()
+		u.tendShadow()
 		if u.inst != nil && (len(u.p.flying) > 0 || u.inst.Open() > 0) && !u.group.IsLeader() {
 			return idle, u.abort()
 		}
@@ -111,6 +115,7 @@ func (u *unit) lead() (time.Duration, error) {
 		return retryEvery, err
 	}
 	u.isReady()
+	u.tendShadow()
 	if err := u.afterTrouble(); err != nil {
 		return 0, err
 	}
@@ -285,10 +290,11 @@ func (u *unit) step(now stream.Time, sent []engine.Sent) (done bool, err error) 
 		for _, a := range u.p.arrivals[:taken] {
 			input += len(a.Message.Payload) + len(a.Message.Header)
 		}
+		took := u.p.arrivals[:taken:taken]
 		u.p.arrivals = u.p.arrivals[taken:]
 		u.p.choose(u.g, s, input)
 		u.count(func(st *Stats) { st.InBytes += uint64(input); st.DeltaBytes += uint64(len(s.Delta)) })
-		u.propose(s, taken, began)
+		u.propose(s, took, began)
 	}
 	var stopped *engine.StoppedError
 	switch {
@@ -317,9 +323,9 @@ func (u *unit) step(now stream.Time, sent []engine.Sent) (done bool, err error) 
 	return true, err
 }
 
-func (u *unit) propose(s *engine.Step, taken int, began time.Time) {
+func (u *unit) propose(s *engine.Step, took []engine.Arrival, began time.Time) {
 	o := u.op.Load()
-	f := &flight{seq: s.Seq, digest: s.Digest, began: began, records: taken, outputs: len(s.Outputs)}
+	f := &flight{seq: s.Seq, digest: s.Digest, began: began, records: len(took), outputs: len(s.Outputs), step: s, arrivals: took}
 	x := &state.Guarded{Guard: topics.Guard{Producer: u.id, Partition: s.Partition, Epoch: s.Epoch, Seq: s.Seq}}
 	for i := range s.Outputs {
 		out := &s.Outputs[i]

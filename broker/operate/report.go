@@ -38,9 +38,11 @@ type Report struct {
 	Standby string `json:"standby,omitempty"`
 	// Checkpoint is the age of a passive standby's state, and Kept how many steps are
 	// behind it.
-	Checkpoint float64   `json:"checkpoint_age_seconds,omitempty"`
-	Kept       int       `json:"kept_steps,omitempty"`
-	Log        []LogLine `json:"log,omitempty"`
+	Checkpoint float64 `json:"checkpoint_age_seconds,omitempty"`
+	Kept       int     `json:"kept_steps,omitempty"`
+	// Shadow is how another version compares that runs beside it, where it is led.
+	Shadow *ShadowReport `json:"shadow,omitempty"`
+	Log    []LogLine     `json:"log,omitempty"`
 }
 
 // Info is the answer to INFO.
@@ -132,7 +134,7 @@ func (u *unit) report() *Report {
 	u.mu.Lock()
 	r := u.shown
 	r.Stats, r.Log = u.stats, slices.Clone(u.log)
-	r.Faulty = u.quarantined
+	r.Faulty, r.Shadow = u.quarantined, u.compared
 	u.mu.Unlock()
 	r.Instance = u.instance()
 	r.Node, r.Leads = u.e.state.ServerName(), u.group.IsLeader()
@@ -166,6 +168,7 @@ func (u *unit) show() {
 		return
 	}
 	u.p.shown = time.Now()
+	u.showShadow()
 	r := Report{Blocked: u.p.blocked, Standby: "delta"}
 	switch {
 	case forgetful(u.g):

@@ -129,7 +129,7 @@ func TestASavepointOutlivesItsPrimary(t *testing.T) {
 	f.ready()
 	wait(t, "the epoch on all nodes", func() (bool, string) {
 		for name, p := range f.nodes {
-			if r := p.ops.unit(unitKey{id: o.ID}, nil).report(); r.Epoch != d.Operator.Epoch {
+			if r := p.reportOf(o.ID); r.Epoch != d.Operator.Epoch {
 				return false, fmt.Sprint(name, " is in epoch ", r.Epoch)
 			}
 		}

@@ -66,6 +66,7 @@ type unit struct {
 	stats       Stats
 	shown       Report
 	over        failover
+	compared    *ShadowReport
 	// trouble is how a proposal ended that wasn't taken.
 	trouble *trouble
 
@@ -85,6 +86,7 @@ type unit struct {
 	was      topics.Place
 	wasEpoch uint64
 	sums     sums
+	shadow   *shadow
 	p        primary
 	outbox   outbox
 }
@@ -260,6 +262,9 @@ func (u *unit) finish() {
 		return
 	}
 	err := error(nil)
+	if u.shadow != nil {
+		u.endShadow()
+	}
 	if p := u.behind.Load(); p != nil {
 		p.pulls.Wait()
 		err = p.log.Close()

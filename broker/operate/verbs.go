@@ -28,6 +28,7 @@ type Request struct {
 	// Savepoint is a savepoint's name: of the operator, or OPERATOR/NAME. DEPLOY, UPDATE
 	// and RESTORE begin with its state.
 	Savepoint string `json:"savepoint,omitempty"`
+	Shadow    bool   `json:"shadow,omitempty"` // UPDATE: run it beside the operator, without outputs
 	// Partitions is how many instances RESCALE gives it.
 	Partitions int `json:"partitions,omitempty"`
 
@@ -51,7 +52,7 @@ func (s *service) verbs() map[string]handler {
 		"DEPLOY": read(s.deploy), "UPDATE": read(s.update), "LIST": read(s.list), "INFO": read(s.info), "GRAPH": read(s.graph),
 		"PAUSE": read(s.pause), "RESUME": read(s.resume), "REMOVE": read(s.remove), "RESCALE": read(s.rescale), "LOGS": read(s.logs), "STATE": read(s.state),
 		"SAVEPOINT.CREATE": read(s.savepointCreate), "SAVEPOINT.LIST": read(s.savepointList), "SAVEPOINT.INFO": read(s.savepointInfo),
-		"SAVEPOINT.REMOVE": read(s.savepointRemove), "RESTORE": read(s.restore),
+		"SAVEPOINT.REMOVE": read(s.savepointRemove), "RESTORE": read(s.restore), "PROMOTE": read(s.promote), "DISCARD": read(s.discard),
 	}
 }
 
@@ -182,6 +183,9 @@ func (s *service) deploy(ctx context.Context, account string, r *Request) (any, 
 }
 
 func (s *service) update(ctx context.Context, account string, r *Request) (any, error) {
+	if r.Shadow {
+		return s.shadowed(ctx, account, r)
+	}
 	_, o, err := s.plan(ctx, account, r, nil)
 	if err != nil {
 		return nil, err

@@ -180,6 +180,30 @@ func (i *Instance) Commit(seq uint64) error {
 	return nil
 }
 
+// Follow runs the records that a step of another graph has read, with its clock and its
+// decisions, and commits what comes of them; it returns the outputs. It takes as many steps
+// of its own as its limits say, and Seq is that of the other graph's step.
+func (i *Instance) Follow(s *Step, arrivals []Arrival) (outputs []Output, err error) {
+	if len(i.open) > 0 || s.Seq != i.now.seq+1 {
+		return nil, fmt.Errorf("follow step %d behind step %d of operator %s: %w", s.Seq, i.now.seq, i.graph.Name, ErrOrder)
+	}
+	seq, flips := i.now.seq, s.Flips
+	for {
+		i.now.seq = seq
+		p, taken, err := i.execute(s.Clock, flips, &Batch{Arrivals: arrivals, Ends: s.Ends})
+		if err != nil {
+			return outputs, err
+		}
+		if err := i.store.Apply(p.overlay.Delta(), s.Seq); err != nil {
+			return outputs, fmt.Errorf("follow step %d of operator %s: %w", s.Seq, i.graph.Name, err)
+		}
+		outputs, i.now = append(outputs, p.step.Outputs...), p.after
+		if arrivals, flips = arrivals[taken:], nil; len(arrivals) == 0 {
+			return outputs, nil
+		}
+	}
+}
+
 // Apply takes in a step that another replica ran: its delta, or, where it has none,
 // by running it on the records that were read, which read returns in their order. The
 // error Is ErrDiverged when that comes to something else.

@@ -52,6 +52,8 @@ type Operator struct {
 	Outbox uint64 `json:"outbox,omitempty"`
 	// From is the savepoint that an epoch began with; nil: none has.
 	From *Origin `json:"from,omitempty"`
+	// Shadow is another version that runs beside it and gives nothing; nil: none does.
+	Shadow *Shadow `json:"shadow,omitempty"`
 	// Lost is set while nobody has its state any more.
 	Lost bool `json:"lost,omitempty"`
 	// Skip is a record that is passed over: that in front of which it had stopped.
@@ -104,6 +106,15 @@ func (o *Operator) Succeed() *Operator {
 	s.Laid, s.Kept, s.Skip, s.Next = s.Epoch, []uint16{}, nil, nil
 	s.Revision++
 	return &s
+}
+
+// Shadow is a version of an operator that is tried: as in Operator.
+type Shadow struct {
+	Version string            `json:"version,omitempty"`
+	Spec    json.RawMessage   `json:"spec"`
+	Digest  string            `json:"digest"`
+	IDs     map[string]uint16 `json:"ids,omitempty"`
+	Kept    []uint16          `json:"kept,omitempty"`
 }
 
 // Skipped is one record of an input.

@@ -21,7 +21,7 @@ func (a *app) operatorLive() []*cobra.Command {
 		a.operatorDeploy("update", "UPDATE", "Put another version in an operator's place"),
 		a.operatorList(), a.operatorInfo(),
 		a.operatorState("pause", "PAUSE", "Stop an operator where it is"), a.operatorState("resume", "RESUME", "Have an operator go on"),
-		a.operatorRescale(), a.operatorRemove(), a.operatorLogs(), a.operatorKeys(), a.operatorTop(), a.operatorSavepoint(), a.operatorRestore(),
+		a.operatorRescale(), a.operatorRemove(), a.operatorLogs(), a.operatorKeys(), a.operatorTop(), a.operatorSavepoint(), a.operatorRestore(), a.operatorPromote(), a.operatorDiscard(),
 	}
 }
 
@@ -45,6 +45,7 @@ func (a *app) operatorDeploy(use, verb, short string) *cobra.Command {
 	if verb == "UPDATE" {
 		cmd.Flags().BoolVar(&r.Reset, "reset", false, "begin with no state, from the beginning of the inputs")
 		cmd.Flags().BoolVarP(&a.yes, "yes", "y", false, "don't ask before state is dropped")
+		cmd.Flags().BoolVar(&r.Shadow, "shadow", false, "run it beside the operator without outputs, and compare (operator info): then promote or discard it")
 	}
 	return cmd
 }
@@ -70,6 +71,7 @@ func (a *app) operatorChange(cmd *cobra.Command, c *client.Client, verb string, 
 	}
 	question := ""
 	switch {
+	case r.Shadow: // nothing is dropped
 	case r.Reset:
 		question = fmt.Sprintf("Drop all state of operator %s, and begin anew?", d.Operator.Name)
 	case verb == "RESTORE" || verb == "UPDATE" && r.Savepoint != "":
@@ -210,7 +212,13 @@ func (a *app) operatorReplicas(i *client.OperatorInfo) error {
 			busy, blocked, fmt.Sprint(r.Keys), fmt.Sprint(r.Bytes), mark, note,
 		})
 	}
-	return a.ui.List(nil, rows)
+	if err := a.ui.List(nil, rows); err != nil {
+		return err
+	}
+	for _, r := range i.Replicas {
+		a.operatorShadow(r.Shadow)
+	}
+	return nil
 }
 
 func (a *app) operatorState(use, verb, short string) *cobra.Command {

@@ -1,0 +1,244 @@
+package operate
+
+import (
+	"context"
+	"os"
+	"time"
+
+	"github.com/heraldmq/herald/operators/engine"
+	"github.com/heraldmq/herald/operators/graph"
+	opstate "github.com/heraldmq/herald/operators/state"
+	"github.com/heraldmq/herald/operators/stream"
+	"github.com/heraldmq/herald/topics/catalogue"
+)
+
+// A shadow is another version of an operator that runs beside it, where it is led: on the
+// same records, clock and decisions, one committed step after the other. What it gives is
+// compared with what the operator gives, and goes nowhere. It begins with the state that an
+// update would keep; after a change of the lead it begins again.
+
+// ShadowReport is how a shadow compares. Rows are told apart by topic, subject and payload,
+// whichever step they come in.
+type ShadowReport struct {
+	Version string    `json:"version,omitempty"`
+	Since   time.Time `json:"since"`
+	Steps   uint64    `json:"steps"`
+	Same    uint64    `json:"same"`     // rows that both gave
+	OnlyOld uint64    `json:"only_old"` // rows that only the operator gave so far
+	OnlyNew uint64    `json:"only_new"` // rows that only the shadow gave so far
+	Old     []string  `json:"old_examples,omitempty"`
+	New     []string  `json:"new_examples,omitempty"`
+	// Partial tells that there were more differences than are kept: rows that the other
+	// gives later no longer make up for them.
+	Partial bool   `json:"partial,omitempty"`
+	Error   string `json:"error,omitempty"` // the shadow can't go on
+}
+
+const (
+	differencesMax = 10_000
+	examplesMax    = 5
+	exampleBytes   = 200
+)
+
+// shadow is a unit's.
+type shadow struct {
+	digest string
+	g      *graph.Graph
+	inst   *engine.Instance
+	st     *opstate.Durable
+	seq    uint64         // of the last step that it has followed
+	open   map[string]int // rows that one has given more often: >0 the operator
+	report ShadowReport
+}
+
+// tendShadow begins and ends the unit's shadow as the catalogue says.
+func (u *unit) tendShadow() {
+	o := u.op.Load()
+	if u.shadow != nil && (o.Shadow == nil || o.Shadow.Digest != u.shadow.digest || !u.group.IsLeader() || u.inst == nil || u.shadow.seq != u.inst.Committed()) {
+		u.endShadow()
+	}
+	if u.shadow != nil || o.Shadow == nil || u.inst == nil || !u.group.IsLeader() || o.State != catalogue.Running {
+		return
+	}
+	sh := &shadow{digest: o.Shadow.Digest, open: map[string]int{}, report: ShadowReport{Version: o.Shadow.Version, Since: time.Now().UTC()}}
+	u.shadow = sh
+	if err := u.beginShadow(sh, o); err != nil {
+		sh.report.Error = err.Error()
+		u.note("error", "the shadow can't be run: %v", err)
+	}
+	u.showShadow()
+}
+
+func (u *unit) shadowDir() string { return u.e.dir(u.unitKey) + ".shadow" }
+
+func (u *unit) beginShadow(sh *shadow, o *catalogue.Operator) (err error) {
+	sh.seq = u.inst.Committed()
+	if sh.g, err = u.e.o.Compile(o.Account, o.Shadow.Spec, o.Shadow.IDs); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(u.shadowDir()); err != nil {
+		return err
+	}
+	if sh.st, err = opstate.Open(u.shadowDir()); err != nil {
+		return err
+	}
+	if err := sh.st.Use(backend(sh.g), opstate.AutoBytes); err != nil {
+		return err
+	}
+	if err := sh.st.Begin(u.epoch, kept{Reader: u.store.Load(), nodes: o.Shadow.Kept}, sh.seq); err != nil {
+		return err
+	}
+	sh.inst, err = engine.Open(sh.g, sh.st, engine.Options{
+		Operator: u.id, Partition: u.slot, Epoch: u.epoch, Clock: stream.Time(o.Began), Share: u.share(),
+	})
+	return err
+}
+
+func (u *unit) endShadow() {
+	sh := u.shadow
+	u.shadow = nil
+	u.mu.Lock()
+	u.compared = nil
+	u.mu.Unlock()
+	if sh.st != nil {
+		if err := sh.st.Remove(); err != nil {
+			u.note("warn", "the state of a shadow could not be removed: %v", err)
+		}
+	}
+}
+
+// follow has the shadow take a committed step's records, and compares.
+func (u *unit) follow(f *flight) {
+	sh := u.shadow
+	if sh == nil || f.seq != sh.seq+1 {
+		return // tendShadow sees to it
+	}
+	sh.seq = f.seq
+	if sh.report.Error != "" {
+		return
+	}
+	outputs, err := sh.inst.Follow(f.step, f.arrivals)
+	if err != nil {
+		sh.report.Error = err.Error()
+		u.note("warn", "the shadow has stopped: %v", err)
+		return
+	}
+	sh.report.Steps++
+	for i := range f.step.Outputs {
+		sh.row(u.g, &f.step.Outputs[i], 1)
+	}
+	for i := range outputs {
+		sh.row(sh.g, &outputs[i], -1)
+	}
+}
+
+// row takes a row of the operator's (1) or the shadow's (-1).
+func (sh *shadow) row(g *graph.Graph, out *engine.Output, whose int) {
+	sink := &g.Sinks[out.Sink]
+	to := sink.Topic
+	if to == "" {
+		to = "live"
+	}
+	row := to + " " + out.Subject + " " + string(out.Payload)
+	r := &sh.report
+	mine, other := &r.OnlyOld, &r.OnlyNew
+	if whose < 0 {
+		mine, other = other, mine
+	}
+	switch n := sh.open[row]; {
+	case n*whose < 0: // the other one has given it
+		*other--
+		r.Same++
+		if n+whose == 0 {
+			delete(sh.open, row)
+		} else {
+			sh.open[row] = n + whose
+		}
+	default:
+		*mine++
+		if n == 0 && len(sh.open) >= differencesMax {
+			r.Partial = true
+			return
+		}
+		sh.open[row] = n + whose
+	}
+}
+
+// showShadow notes how the shadow compares, for reports.
+func (u *unit) showShadow() {
+	if u.shadow == nil {
+		return
+	}
+	r := u.shadow.report
+	for row, n := range u.shadow.open {
+		if len(row) > exampleBytes {
+			row = row[:exampleBytes] + "…"
+		}
+		switch {
+		case n > 0 && len(r.Old) < examplesMax:
+			r.Old = append(r.Old, row)
+		case n < 0 && len(r.New) < examplesMax:
+			r.New = append(r.New, row)
+		}
+		if len(r.Old) == examplesMax && len(r.New) == examplesMax {
+			break
+		}
+	}
+	u.mu.Lock()
+	u.compared = &r
+	u.mu.Unlock()
+}
+
+// shadowed puts another version beside an operator.
+func (s *service) shadowed(ctx context.Context, account string, r *Request) (any, error) {
+	dry := *r
+	dry.Dry, dry.Shadow = true, false
+	v, err := s.update(ctx, account, &dry)
+	if err != nil {
+		return nil, err
+	}
+	d := v.(Deployed)
+	o := d.Operator
+	switch old := s.e.state.Operator(account, o.Name); {
+	case r.Reset || r.Savepoint != "" || o.Next != nil:
+		return nil, refuse(400, "a shadow runs on what the operator reads and keeps: without reset, savepoint or other partitions")
+	case old == nil:
+		return nil, catalogue.FaultNoOperator
+	case r.Dry:
+		return d, nil
+	}
+	c, err := s.change(ctx, account, &Request{Name: o.Name}, func(n *catalogue.Operator) error {
+		n.Shadow = &catalogue.Shadow{Version: o.Version, Spec: o.Spec, Digest: o.Digest, IDs: o.IDs, Kept: o.Kept}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	d.Operator = c.(Deployed).Operator
+	return d, nil
+}
+
+// promote puts the shadow in the operator's place, as an update to it does.
+func (s *service) promote(ctx context.Context, account string, r *Request) (any, error) {
+	o := s.e.state.Operator(account, r.Name)
+	switch {
+	case o == nil:
+		return nil, catalogue.FaultNoOperator
+	case o.Shadow == nil:
+		return nil, refuse(409, "operator %s has no shadow", r.Name)
+	}
+	up := *r
+	up.Spec, up.Shadow = string(o.Shadow.Spec), false
+	return s.update(ctx, account, &up)
+}
+
+// discard ends the shadow.
+func (s *service) discard(ctx context.Context, account string, r *Request) (any, error) {
+	return s.change(ctx, account, r, func(o *catalogue.Operator) error {
+		if o.Shadow == nil {
+			return refuse(409, "operator %s has no shadow", r.Name)
+		}
+		o.Shadow = nil
+		return nil
+	})
+}

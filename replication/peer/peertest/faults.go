@@ -128,7 +128,9 @@ func (c *conn) pump() {
 			c.queue = append(c.queue, held{b[:n], time.Now().Add(delay)})
 			c.size += n
 		}
-		if err != nil && !os.IsTimeout(err) {
+		if err != nil {
+			// Also a deadline of the connection underneath: it is set only to end a
+			// handshake, when a network closes.
 			c.err = err
 		}
 		if delay > 0 {

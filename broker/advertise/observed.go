@@ -25,7 +25,7 @@ const (
 	callSeen     = "adv.seen"
 	seenPatience = 2 * time.Second // for other nodes to say what they have seen
 	readByMax    = 10
-	seenAtOnce   = 1000            // advertisements asked about in one call
+	seenAtOnce   = 1000 // advertisements asked about in one call
 )
 
 // Observed is what is really published, beside what is advertised.

@@ -345,8 +345,6 @@ func sorted(all map[catalogue.Key]*catalogue.Advertisement) []*catalogue.Adverti
 	for _, a := range all {
 		out = append(out, a)
 	}
-	slices.SortFunc(out, func(a, b *catalogue.Advertisement) int {
-		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Owner.Key(), b.Owner.Key()))
-	})
+	catalogue.SortAdvertisements(out)
 	return out
 }

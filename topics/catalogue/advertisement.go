@@ -10,6 +10,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/heraldmq/herald/topics"
@@ -134,6 +135,8 @@ type Advertisement struct {
 	fields  map[string]json.RawMessage // all that the owner wrote
 	body    []byte                     // fields as canonical JSON
 	problem *topics.Fault              // of the contract, see Check
+
+	encoded atomic.Pointer[[]byte] // what MarshalJSON returned, if it isn't long
 }
 
 // Key returns what tells the advertisement apart in its account.
@@ -148,6 +151,21 @@ func (a *Advertisement) Body() []byte { return a.body }
 // created, changed, and by where a user with a name put it. Equal advertisements give
 // equal bytes.
 func (a *Advertisement) MarshalJSON() ([]byte, error) {
+	if b := a.encoded.Load(); b != nil {
+		return *b, nil
+	}
+	b, err := a.encode()
+	if err == nil && len(b) <= encodedMax {
+		a.encoded.Store(&b)
+	}
+	return b, err
+}
+
+// encodedMax is up to which length the JSON of an advertisement is kept: lists of them are
+// asked for often.
+const encodedMax = 8 << 10
+
+func (a *Advertisement) encode() ([]byte, error) {
 	all := maps.Clone(a.fields)
 	if a.By != "" {
 		all["by"] = mustEncode(a.By)

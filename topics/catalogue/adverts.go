@@ -128,10 +128,18 @@ func (c *Catalogue) Advertisements(account string) []*Advertisement {
 	for _, a := range c.adverts[account] {
 		all = append(all, a)
 	}
-	slices.SortFunc(all, func(a, b *Advertisement) int {
-		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Owner.Key(), b.Owner.Key()))
-	})
+	SortAdvertisements(all)
 	return all
+}
+
+// SortAdvertisements sorts by name, and by owner where several have one.
+func SortAdvertisements(all []*Advertisement) {
+	slices.SortFunc(all, func(a, b *Advertisement) int {
+		if c := cmp.Compare(a.Name, b.Name); c != 0 {
+			return c
+		}
+		return cmp.Compare(a.Owner.Key(), b.Owner.Key()) // it is put together each time
+	})
 }
 
 // AdvertisingAccounts returns the accounts that have an advertisement, sorted.

@@ -29,7 +29,7 @@ func Test23Clocks(t *testing.T) {
 	w.load("T")
 	w.publish("OLD", "brief", nil)
 	w.across()
-	for range pick(2, 40) { // strobing
+	for range pick(2, some(40)) { // strobing
 		n := w.Nodes[w.rng.IntN(3)]
 		n.Kill()
 		n.Env = []string{"HERALD_TEST_CLOCK_OFFSET=" + (time.Duration(w.rng.Int64N(int64(2*time.Hour))) - time.Hour).String()}

@@ -268,7 +268,7 @@ func Test07Votes(t *testing.T) {
 	w.create("T", 3, nil)
 	w.load("T")
 	h := w.exercise("L", 3, 4, pick(15*time.Millisecond, 50*time.Millisecond))
-	for round := range pick(3, 24) {
+	for round := range pick(3, some(24)) {
 		victim := w.Nodes[w.rng.IntN(3)]
 		files := filesOf(victim, isVote(w.target))
 		if len(files) == 0 {

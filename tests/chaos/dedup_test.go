@@ -21,7 +21,7 @@ func Test11Retries(t *testing.T) {
 			p.ids, p.retry, p.wait, p.every = true, true, 150*time.Millisecond, 5*time.Millisecond
 		})
 	}
-	for end := time.Now().Add(pick(8*time.Second, 5*time.Minute)); time.Now().Before(end); {
+	for end := time.Now().Add(pick(8*time.Second, some(5*time.Minute))); time.Now().Before(end); {
 		pause(time.Duration(300+w.rng.IntN(1200)) * time.Millisecond)
 		n := w.leader("T")
 		switch w.rng.IntN(4) {

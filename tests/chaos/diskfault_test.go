@@ -24,7 +24,7 @@ func Test13FailedWrites(t *testing.T) {
 			w.create("T", 3, nil)
 			w.load("T")
 			w.progress(30 * time.Second)
-			rounds, exits := pick(1, 12), 0
+			rounds, exits := pick(1, some(12)), 0
 			var slowest time.Duration
 			for round := range rounds {
 				n := w.leader("T")
@@ -93,7 +93,7 @@ func Test14HungDisk(t *testing.T) {
 	w.load("T")
 	w.progress(30 * time.Second)
 	var times []time.Duration
-	for range pick(1, 6) {
+	for range pick(1, some(6)) {
 		n := w.leader("T")
 		p := w.publish("T", fmt.Sprintf("after%d", len(times)), func(p *publisher) { p.window, p.every, p.wait = 64, 10*time.Millisecond, 150*time.Millisecond }, w.others(n)...)
 		w.progress(30 * time.Second)

@@ -11,6 +11,7 @@
 //	go test ./tests/chaos                                    a few checks, short
 //	HERALD_CHAOS=1 go test ./tests/chaos                     every check, short (about eight minutes)
 //	HERALD_LONG=1 go test -timeout 3h ./tests/chaos          in full
+//	HERALD_LONG=1 go test ./tests/chaos -run Kills -share 0.5  half the time of the full form
 //	go test ./tests/chaos -run Power -seed 7                 one check, repeated
 //	go test ./tests/chaos -run Power -target nats-server     the same against nats-server
 //	go run ./tests/chaos/scoreboard                          the table of both

@@ -32,7 +32,7 @@ func Test19Failover(t *testing.T) {
 			w := begin(t, 19, harness.ClusterOptions{})
 			w.create("T", 3, nil)
 			var times []time.Duration
-			for range pick(3, 30) {
+			for range pick(3, some(30)) {
 				times = append(times, w.failOver(how))
 			}
 			w.figure("time to first ack: %s", spread(times))
@@ -102,7 +102,7 @@ func Test18Transfers(t *testing.T) {
 	w.load("T")
 	nc := w.connect("transfers")
 	var times []time.Duration
-	count, without, asked, missed := pick(25, 1000), 0, 0, 0
+	count, without, asked, missed := pick(25, some(1000)), 0, 0, 0
 	for i := range count {
 		before := w.leader("T")
 		began := time.Now()

@@ -173,9 +173,26 @@ func (h *history) finish() {
 	}
 	close(h.stop)
 	h.work.Wait()
-	at := h.stored()
-	var reads, writes, refused, unknown int
-	var ops []porcupine.Operation
+	ops, writes, sum := h.explained(h.stored())
+	result, _ := porcupine.CheckOperationsVerbose(register(), ops, 2*time.Minute)
+	w.note("%s: %s", sum, result)
+	if result == porcupine.Illegal {
+		w.broken("not linearizable", "%d operations on %s: %s", len(ops), h.stream, h.explain(ops))
+	}
+	if writes == 0 {
+		w.broken("stuck", "not one write was acknowledged")
+	}
+	w.figure("%d operations %s", len(ops), map[porcupine.CheckResult]string{
+		porcupine.Ok: "linearizable", porcupine.Illegal: "not linearizable", porcupine.Unknown: "not decided in time",
+	}[result])
+}
+
+// explained returns the operations for the model, now that it is known where every
+// value stands: a write without an answer that is stored may have happened at any time
+// since. It reports what contradicts what is stored, without the model.
+func (h *history) explained(at map[string]uint64) (ops []porcupine.Operation, writes int, sum string) {
+	w := h.w
+	var reads, refused, unknown int
 	for _, o := range h.ops {
 		seq, found := at[o.value]
 		end := int64(o.to)
@@ -203,17 +220,7 @@ func (h *history) finish() {
 		}
 		ops = append(ops, porcupine.Operation{ClientId: o.client, Input: o, Output: o, Call: int64(o.from), Return: end})
 	}
-	result, _ := porcupine.CheckOperationsVerbose(register(), ops, 2*time.Minute)
-	w.note("%d reads, %d writes, %d refused, %d unknown: %s", reads, writes, refused, unknown, result)
-	if result == porcupine.Illegal {
-		w.broken("not linearizable", "%d operations on %s: %s", len(ops), h.stream, h.explain(ops))
-	}
-	if writes == 0 {
-		w.broken("stuck", "not one write was acknowledged")
-	}
-	w.figure("%d operations %s", len(ops), map[porcupine.CheckResult]string{
-		porcupine.Ok: "linearizable", porcupine.Illegal: "not linearizable", porcupine.Unknown: "not decided in time",
-	}[result])
+	return ops, writes, fmt.Sprintf("%d reads, %d writes, %d refused, %d unknown", reads, writes, refused, unknown)
 }
 
 // stored returns the sequence of every value in the stream.

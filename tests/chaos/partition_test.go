@@ -31,7 +31,7 @@ var shapes = []shape{
 // nodes serve again soon after the parts are joined.
 func Test08Partitions(t *testing.T) {
 	w := begin(t, 8, harness.ClusterOptions{Nodes: 5})
-	w.partitions(pick(2500*time.Millisecond, 20*time.Second))
+	w.partitions(pick(2500*time.Millisecond, some(20*time.Second)))
 }
 
 // Test08PartitionsByProxy is the same through proxies, for machines without
@@ -101,7 +101,7 @@ func (w *world) partitions(each time.Duration) {
 		}
 		heal(s.name)
 	}
-	for range pick(2, 20) { // flapping
+	for range pick(2, some(20)) { // flapping
 		side := w.shuffled(w.Nodes)[:2]
 		w.must(w.Allow(func(a, b *harness.Node) bool { return in(side, a) == in(side, b) }))
 		pause(time.Duration(200+w.rng.IntN(1300)) * time.Millisecond)
@@ -121,7 +121,8 @@ func (w *world) someShapes() []shape {
 	return []shape{shapes[w.rng.IntN(2)], shapes[2+w.rng.IntN(len(shapes)-2)]}
 }
 
-// noAcks reports writes and reads that a side without a majority answered.
+// noAcks reports writes that a side without a majority acknowledged. What it answers to
+// reads is held against the register at the end.
 func (w *world) noAcks(h *history, minority []*harness.Node, from, to time.Duration) {
 	for _, n := range minority {
 		if c := h.count(func(o operation) bool { return o.node == n.Name && o.write && o.ok && o.from > from && o.to < to }); c > 0 {
@@ -151,7 +152,7 @@ func Test16PausedLeader(t *testing.T) {
 	w := begin(t, 16, harness.ClusterOptions{})
 	h := w.exercise("L", 3, 4, pick(10*time.Millisecond, 40*time.Millisecond))
 	lengths := pick([]time.Duration{time.Second, 4 * time.Second}, nil)
-	for i := 0; long() && i < 15; i++ {
+	for i := 0; long() && i < some(15); i++ {
 		lengths = append(lengths, time.Second+time.Duration(w.rng.Int64N(int64(29*time.Second))))
 	}
 	var slowest time.Duration

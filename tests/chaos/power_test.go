@@ -77,7 +77,7 @@ func Test03Kills(t *testing.T) {
 	w.create("T", 3, nil)
 	w.load("T")
 	kills := 0
-	for end := time.Now().Add(pick(8*time.Second, 10*time.Minute)); time.Now().Before(end); {
+	for end := time.Now().Add(pick(8*time.Second, some(10*time.Minute))); time.Now().Before(end); {
 		pause(time.Duration(float64(pick(500, 2000))*(1+1.5*w.rng.Float64())) * time.Millisecond)
 		victims := w.shuffled(w.Nodes)[:1+w.rng.IntN(2)]
 		for _, n := range victims {

@@ -26,6 +26,7 @@ var (
 	seedFlag    = flag.Uint64("seed", 0, "`seed` of a run to repeat")
 	targetFlag  = flag.String("target", herald, "`server` to test: brokerd or nats-server")
 	syncFlag    = flag.String("sync", "default", "sync_interval of nats-server: default or always")
+	shareFlag   = flag.Float64("share", 1, "`part` of a full form's rounds and times, more than 0 and at most 1")
 	resultsFlag = flag.String("results", os.Getenv("HERALD_RESULTS"), "`file` to append a line of JSON per check to")
 )
 
@@ -56,6 +57,15 @@ func pick[T any](short, full T) T {
 	return short
 }
 
+// some returns how much of a full form's rounds or time is asked for by -share: at
+// least one round.
+func some[T int | time.Duration](full T) T {
+	if *shareFlag <= 0 || *shareFlag >= 1 {
+		return full
+	}
+	return max(1, T(float64(full)**shareFlag))
+}
+
 // lower is the subject that a stream of a name captures the messages under.
 func lower(stream string) string { return strings.ToLower(stream) }
 
@@ -68,6 +78,7 @@ type result struct {
 	Target string    `json:"target"`
 	Sync   string    `json:"sync,omitempty"`
 	Long   bool      `json:"long"`
+	Share  float64   `json:"share,omitempty"` // of the full form, where it wasn't all of it
 	OK     bool      `json:"ok"`
 	Skip   bool      `json:"skip,omitempty"`
 	Figure string    `json:"figure"`
@@ -87,6 +98,7 @@ type world struct {
 
 	publishers []*publisher
 	damages    bool // the check damages files: replicas may differ for a while
+	counts     bool // what is broken is counted only: a test of the checkers themselves
 
 	mu      sync.Mutex
 	faults  map[string]int
@@ -172,6 +184,9 @@ func (w *world) broken(kind, format string, args ...any) {
 	w.faults[kind]++
 	n := w.faults[kind]
 	w.mu.Unlock()
+	if w.counts {
+		return
+	}
 	if n <= 5 {
 		w.t.Errorf("%6.2fs %s: %s", time.Since(w.began).Seconds(), kind, fmt.Sprintf(format, args...))
 	} else {
@@ -200,6 +215,9 @@ func (w *world) record(check int) {
 	if w.target == natsServer {
 		r.Sync = *syncFlag
 	}
+	if long() && *shareFlag > 0 && *shareFlag < 1 {
+		r.Share = *shareFlag
+	}
 	for kind, n := range w.faults {
 		w.t.Logf("%s: %d times", kind, n)
 	}
@@ -221,12 +239,19 @@ func (w *world) record(check int) {
 }
 
 // connect returns a connection to some nodes, or all, that comes back whenever
-// one of them does. What is published while there is none fails at once.
+// one of them does. A client of all learns of nodes that join: those it was given may
+// all be replaced. What is published while there is none fails at once.
 func (w *world) connect(name string, nodes ...*harness.Node) *nats.Conn {
-	nc, err := nats.Connect(w.URLs(nodes...), nats.Name(name), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond),
-		nats.ReconnectJitter(50*time.Millisecond, 0), nats.ReconnectBufSize(-1), nats.Timeout(2*time.Second), nats.RetryOnFailedConnect(true),
-		nats.PingInterval(2*time.Second), nats.MaxPingsOutstanding(2), nats.IgnoreDiscoveredServers(), nats.NoCallbacksAfterClientClose(),
-		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
+	options := []nats.Option{
+		nats.Name(name), nats.MaxReconnects(-1), nats.ReconnectWait(50 * time.Millisecond),
+		nats.ReconnectJitter(50*time.Millisecond, 0), nats.ReconnectBufSize(-1), nats.Timeout(2 * time.Second), nats.RetryOnFailedConnect(true),
+		nats.PingInterval(2 * time.Second), nats.MaxPingsOutstanding(2), nats.NoCallbacksAfterClientClose(),
+		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}),
+	}
+	if len(nodes) > 0 {
+		options = append(options, nats.IgnoreDiscoveredServers())
+	}
+	nc, err := nats.Connect(w.URLs(nodes...), options...)
 	w.must(err)
 	w.t.Cleanup(nc.Close)
 	return nc

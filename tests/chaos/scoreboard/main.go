@@ -23,15 +23,16 @@ import (
 
 // result is a line of the results file, as tests/chaos writes it.
 type result struct {
-	Check  int    `json:"check"`
-	Test   string `json:"test"`
-	Target string `json:"target"`
-	Sync   string `json:"sync"`
-	Long   bool   `json:"long"`
-	OK     bool   `json:"ok"`
-	Skip   bool   `json:"skip"`
-	Figure string `json:"figure"`
-	Seed   uint64 `json:"seed"`
+	Check  int     `json:"check"`
+	Test   string  `json:"test"`
+	Target string  `json:"target"`
+	Sync   string  `json:"sync"`
+	Long   bool    `json:"long"`
+	Share  float64 `json:"share"`
+	OK     bool    `json:"ok"`
+	Skip   bool    `json:"skip"`
+	Figure string  `json:"figure"`
+	Seed   uint64  `json:"seed"`
 }
 
 // column is the target as it heads the table.
@@ -40,6 +41,18 @@ func (r result) column() string {
 		return r.Target + " " + r.Sync
 	}
 	return r.Target
+}
+
+// form says whether it was a full run, and how much of one.
+func (r result) form() string {
+	switch {
+	case !r.Long:
+		return ""
+	case r.Share > 0:
+		return fmt.Sprintf("%.0f %% of full, ", 100*r.Share)
+	default:
+		return "full, "
+	}
 }
 
 func main() {
@@ -126,7 +139,7 @@ func print(w io.Writer, all []result) {
 		if r.Figure != "" {
 			verdict += ": " + r.Figure
 		}
-		cells[r.Test+" "+r.column()] = fmt.Sprintf("%s (%sseed %d)", verdict, map[bool]string{true: "full, "}[r.Long], r.Seed)
+		cells[r.Test+" "+r.column()] = fmt.Sprintf("%s (%sseed %d)", verdict, r.form(), r.Seed)
 	}
 	slices.Sort(columns)
 	fmt.Fprintf(w, "| check | %s |\n|---|%s\n", strings.Join(columns, " | "), strings.Repeat("---|", len(columns)))

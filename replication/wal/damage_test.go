@@ -232,8 +232,13 @@ func FuzzDecodeRecord(f *testing.F) {
 // batch being written then isn't the one behind the last good record.
 func TestPowerCutInTheFirstWriteAfterAStart(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(5, 6))
-	for range 40 {
+	for i := range 80 {
 		d := fault.NewDisk()
+		small := func(fsys disk.FS, fatal func(error)) Options {
+			o := small(fsys, fatal)
+			o.Salvage = i%2 == 0
+			return o
+		}
 		l := mustOpen(t, small(d, nil))
 		if err := l.Group(1).StoreLog(entry(1, 20)); err != nil {
 			t.Fatal(err)
@@ -242,6 +247,9 @@ func TestPowerCutInTheFirstWriteAfterAStart(t *testing.T) {
 		for range 4 {
 			fsys := fault.NewInject(d)
 			l := mustOpen(t, small(fsys, nil))
+			if err := l.Damage(1); err != nil {
+				t.Fatal(err)
+			}
 			last, _ := l.Group(1).LastIndex()
 			var after *fault.Disk
 			fsys.On(func(op fault.Op, name string) error {

@@ -172,7 +172,7 @@ func (l *Log) replay(seg *segment, next *header, acked position) error {
 		if err != nil || r.prev != l.end.chain {
 			skipped := false
 			if l.opt.Salvage {
-				if batch, skipped, err = l.skip(seg, &win, batch, next, acked); err != nil {
+				if batch, skipped, err = l.skip(seg, &win, batch, l.beingWritten(batch, open, acked), next, acked); err != nil {
 					return err
 				}
 			}
@@ -186,18 +186,24 @@ func (l *Log) replay(seg *segment, next *header, acked position) error {
 		l.end.chain = r.crc
 		batch, open = r.batch, r.flags&flagEnd == 0
 	}
+	batch = l.beingWritten(batch, open, acked)
+	l.end.batch = batch
+	if next != nil {
+		return nil
+	}
+	return l.judge(seg, &win, batch, acked)
+}
+
+// beingWritten returns the batch that was being written where the records end, given that of
+// the last one and whether it lacks some.
+func (l *Log) beingWritten(batch uint64, open bool, acked position) uint64 {
 	if !open && l.end.offset > segmentHeader {
 		batch++
 	}
 	if l.end.segment == acked.segment && l.end.offset == acked.offset {
 		batch = max(batch, acked.batch+1) // numbers are left out at a start
 	}
-	// batch is now the one that was being written where the records end.
-	l.end.batch = batch
-	if next != nil {
-		return nil
-	}
-	return l.judge(seg, &win, batch, acked)
+	return batch
 }
 
 // judge decides whether what follows the last good record is a write torn by a

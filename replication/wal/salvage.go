@@ -42,9 +42,10 @@ func (s *salvage) mark(group uint32, err error) {
 }
 
 // skip moves l.end behind damage, if there is some where the records end, and notes
-// whom it hit. batch is the one that was being read; limit is where the segment ends,
+// whom it hit. batch is the one that was being read, writing the one that was being
+// written where the records end; limit is where the segment ends,
 // for the last one 0.
-func (l *Log) skip(seg *segment, win *window, batch uint64, next *header, acked position) (uint64, bool, error) {
+func (l *Log) skip(seg *segment, win *window, batch, writing uint64, next *header, acked position) (uint64, bool, error) {
 	from := int64(l.end.offset)
 	limit, chain := seg.size, acked.chain
 	var damage *disk.CorruptError
@@ -54,7 +55,7 @@ func (l *Log) skip(seg *segment, win *window, batch uint64, next *header, acked 
 			return batch, false, nil
 		}
 		damage = &disk.CorruptError{File: seg.name, Offset: from, Reason: "no valid record"}
-	} else if err := l.judge(seg, win, batch, acked); err == nil {
+	} else if err := l.judge(seg, win, writing, acked); err == nil {
 		return batch, false, nil
 	} else if !errors.As(err, &damage) {
 		return batch, false, err

@@ -26,6 +26,9 @@
 //   - unit.go, epoch.go: one operator on this node, what comes out of the log
 //   - primary.go, reading.go: reading, running and proposing
 //   - rebuild.go: the state of another replica
+//   - modes.go, passive.go: what recovery modes other than active do
+//   - savepoint.go, savepointstore.go, shadow.go: states under a name, versions on trial
+//   - timing.go: how time goes, what standbys are given, whether they are the same
 //   - adverts.go: what outputs advertise
 //   - outbox.go: what goes to topics of other groups
 //   - instances.go, succession.go, rescale.go: several instances, and others in their place

@@ -57,7 +57,6 @@ type tree struct {
 	users int  // with the store itself
 	gone  bool // its files go with it
 	fs    vfs.FS
-	err   error
 }
 
 const (
@@ -68,9 +67,8 @@ const (
 )
 
 var (
-	pebbleAt   = []byte{'m'}
-	pebbleData = []byte{'d'}
-	pebbleEnd  = []byte{'e'}
+	pebbleAt  = []byte{'m'}
+	pebbleEnd = []byte{'e'} // behind all 'd'
 )
 
 // quiet is Pebble's log: it says nothing but what ends the process, a write that failed

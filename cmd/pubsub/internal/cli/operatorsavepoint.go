@@ -36,9 +36,16 @@ func (a *app) savepointItem(p *client.OperatorSavepoint) error {
 		keys, bytes = keys+i.Keys, bytes+i.Bytes
 	}
 	return a.ui.Item(p, [][2]string{
-		{"savepoint", p.Name}, {"operator", p.Operator}, {"version", p.Version}, {"epoch", fmt.Sprint(p.Epoch)},
-		{"instances", fmt.Sprint(len(p.Instances))}, {"keys", fmt.Sprint(keys)}, {"bytes", fmt.Sprint(bytes)}, {"stored", fmt.Sprint(p.Bytes)},
-		{"created", ui.Since(p.Created, a.env.Now())}, {"digest", p.Digest},
+		{"savepoint", p.Name},
+		{"operator", p.Operator},
+		{"version", p.Version},
+		{"epoch", fmt.Sprint(p.Epoch)},
+		{"instances", fmt.Sprint(len(p.Instances))},
+		{"keys", fmt.Sprint(keys)},
+		{"bytes", fmt.Sprint(bytes)},
+		{"stored", fmt.Sprint(p.Bytes)},
+		{"created", ui.Since(p.Created, a.env.Now())},
+		{"digest", p.Digest},
 	})
 }
 

@@ -268,6 +268,7 @@ func (w *world) audit(stream string, first ...*harness.Node) verdict {
 	}
 	w.consume(stream, worst)
 	w.digests()
+	w.growth()
 	w.figure("%s: %s", stream, worst)
 	return worst
 }

@@ -182,6 +182,7 @@ func (h *history) finish() {
 	if writes == 0 {
 		w.broken("stuck", "not one write was acknowledged")
 	}
+	w.growth()
 	w.figure("%d operations %s", len(ops), map[porcupine.CheckResult]string{
 		porcupine.Ok: "linearizable", porcupine.Illegal: "not linearizable", porcupine.Unknown: "not decided in time",
 	}[result])

@@ -25,10 +25,11 @@ type status struct {
 		ID      int    `json:"id"`
 		Leader  string `json:"leader"`
 		Members []struct {
-			Node   string `json:"node"`
-			Voter  bool   `json:"voter"`
-			Online bool   `json:"online"`
-			Lag    uint64 `json:"lag"`
+			Node    string `json:"node"`
+			Replica string `json:"replica"`
+			Voter   bool   `json:"voter"`
+			Online  bool   `json:"online"`
+			Lag     uint64 `json:"lag"`
 		} `json:"members"`
 	} `json:"groups"`
 }
@@ -41,6 +42,20 @@ func (s status) state(name string) string {
 		}
 	}
 	return ""
+}
+
+// replicas returns the replicas that a node has and that vote and are close behind, by
+// group.
+func (s status) replicas(name string) map[int]string {
+	of := map[int]string{}
+	for _, g := range s.Groups {
+		for _, m := range g.Members {
+			if m.Node == name && m.Voter && m.Online && m.Lag < 100 {
+				of[g.ID] = m.Replica
+			}
+		}
+	}
+	return of
 }
 
 // clusterAsk sends a request about the cluster and decodes the answer.

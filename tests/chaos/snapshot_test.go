@@ -114,11 +114,12 @@ func Test24ColdStart(t *testing.T) {
 	calm := live.times()
 
 	empty := w.shuffled(w.others(w.leader("T")))[0]
+	had := w.voting(empty)
 	empty.Kill()
 	w.must(os.RemoveAll(empty.Store))
-	w.must(empty.Start())
 	began = time.Now()
-	w.current("T", empty, 5*time.Minute)
+	w.must(empty.Start())
+	w.current("T", empty, had, bytes, 5*time.Minute)
 	refill := time.Since(began)
 	busy := live.times()
 	speed := float64(bytes) / 1e6 / refill.Seconds()
@@ -128,19 +129,41 @@ func Test24ColdStart(t *testing.T) {
 	w.audit("T", empty)
 }
 
-// current waits until a node holds all of a stream, as its leader says.
-func (w *world) current(stream string, n *harness.Node, patience time.Duration) {
+// voting returns a node's replicas that vote, by group; none of nats-server.
+func (w *world) voting(n *harness.Node) (of map[int]string) {
+	w.t.Helper()
+	if w.target == herald {
+		w.until(n.Name+" votes", time.Minute, func(s status) bool { of = s.replicas(n.Name); return len(of) > 0 })
+	}
+	return of
+}
+
+// current waits until a node that had lost everything holds all of a stream of so many
+// bytes again. What the leader says of it at first is of the replica that is gone: the new
+// ones have other names and vote once they are filled, and what was sent is on the disk.
+func (w *world) current(stream string, n *harness.Node, had map[int]string, bytes int64, patience time.Duration) {
 	w.t.Helper()
 	nc := w.connect("current", w.others(n)...)
 	defer nc.Close()
 	deadline := time.Now().Add(patience)
+	if len(had) > 0 {
+		w.until(n.Name+" votes again", patience, func(s status) bool {
+			now := s.replicas(n.Name)
+			for id, replica := range had {
+				if now[id] == "" || now[id] == replica {
+					return false
+				}
+			}
+			return true
+		})
+	}
 	for ; time.Now().Before(deadline); pause(20 * time.Millisecond) {
 		i, err := w.info(nc, stream, 2*time.Second)
 		if err != nil || i.Cluster == nil {
 			continue
 		}
 		for _, r := range i.Cluster.Replicas {
-			if r.Name == n.Name && r.Current && r.Lag < 100 && !r.Offline {
+			if r.Name == n.Name && r.Current && r.Lag < 100 && !r.Offline && size(n.Store) >= bytes {
 				return
 			}
 		}

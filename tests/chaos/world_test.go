@@ -104,6 +104,7 @@ type world struct {
 	faults  map[string]int
 	figures []string
 	own     map[string]map[uint64]bool // by stream: sequences that no publisher's messages have
+	before  map[*harness.Node]use      // what the processes held before there was a load
 }
 
 // newWorld begins a check: seed, target, and a cluster that isn't started.
@@ -153,6 +154,7 @@ func begin(t *testing.T, check int, o harness.ClusterOptions) *world {
 	w := newWorld(t, check, o)
 	w.must(w.Start())
 	w.waitJetStream()
+	w.weigh()
 	return w
 }
 

@@ -35,6 +35,19 @@ func (e *CorruptError) Error() string {
 	return fmt.Sprintf("%s is damaged at offset %d: %s", e.File, e.Offset, e.Reason)
 }
 
+// NewerError tells that a file is of a format that only a newer version of the program
+// knows. It is not damage: it must be left as it is.
+type NewerError struct {
+	File    string
+	Version uint32 // that the file is of
+	Reads   uint32 // the newest that this program reads
+}
+
+func (e *NewerError) Error() string {
+	return fmt.Sprintf("%s was written by a newer version of the program: it is of format %d, and this one reads up to %d; nothing was changed, start the newer version again",
+		e.File, e.Version, e.Reads)
+}
+
 // File is an open file. ReadAt and WriteAt may be called at once, by any number
 // of goroutines, on ranges that don't overlap.
 type File interface {

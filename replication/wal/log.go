@@ -126,7 +126,8 @@ type Stats struct {
 
 // Open opens or makes the log in a directory, which must exist and be locked by
 // the caller. A write torn by a crash is cut off; other damage is a
-// *disk.CorruptError.
+// *disk.CorruptError; a log that a newer version wrote a *disk.NewerError, and is left as
+// it is.
 func Open(o Options) (*Log, error) {
 	l := &Log{
 		opt:     o.withDefaults(),

@@ -117,6 +117,11 @@ func (l *Log) openSegments(numbers []uint64, acked position) error {
 		if err == nil && h.number != number {
 			err = fmt.Errorf("the header is that of segment %d", h.number)
 		}
+		var newer *disk.NewerError
+		if errors.As(err, &newer) {
+			newer.File = name
+			return errors.Join(newer, f.Close())
+		}
 		if err != nil && last && acked.segment < number {
 			// A crash after the file got its name and before its first batch was
 			// durable: nobody was told about anything in it.

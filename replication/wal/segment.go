@@ -65,6 +65,8 @@ func (h *header) encode() []byte {
 	return b
 }
 
+// parseSegmentHeader reads a segment's header. A *disk.NewerError, without a name, is met
+// only where its checksum is right.
 func parseSegmentHeader(b []byte) (h header, err error) {
 	le := binary.LittleEndian
 	if len(b) < segmentHeader || string(b[:8]) != segmentMagic {
@@ -76,8 +78,11 @@ func parseSegmentHeader(b []byte) (h header, err error) {
 	if crc32.Checksum(c, castagnoli) != h.crc {
 		return h, fmt.Errorf("the segment header's checksum is wrong")
 	}
-	if v := le.Uint32(b[8:]); v == 0 || v > segmentVersion {
-		return h, fmt.Errorf("segment version %d, this program reads up to %d", v, segmentVersion)
+	switch v := le.Uint32(b[8:]); {
+	case v == 0:
+		return h, fmt.Errorf("segment version 0, which there never was")
+	case v > segmentVersion:
+		return h, &disk.NewerError{Version: v, Reads: segmentVersion}
 	}
 	h.number, h.salt, h.node = le.Uint64(b[16:]), le.Uint64(b[24:]), le.Uint64(b[32:])
 	h.prevEnd, h.prevChain, h.batch = le.Uint64(b[40:]), le.Uint32(b[48:]), le.Uint64(b[56:])

@@ -341,12 +341,23 @@ func (d *document) schema(f fields, payload *yaml.Node) error {
 // plain is a schema as JSON. References to schemas elsewhere in the document are put in
 // place, up to a depth: a schema has to be whole by itself.
 func (d *document) plain(n *yaml.Node) (json.RawMessage, error) {
-	return toJSON(d.inlined(n, 0))
+	left := inlinedMax
+	whole := d.inlined(n, 0, &left)
+	if left < 0 {
+		return nil, fmt.Errorf("line %d: the schema has more than %d parts", n.Line, inlinedMax)
+	}
+	return toJSON(whole)
 }
 
-const inlineMax = 16
+const (
+	inlineMax  = 16     // references in references
+	inlinedMax = 50_000 // parts of a schema
+)
 
-func (d *document) inlined(n *yaml.Node, level int) *yaml.Node {
+func (d *document) inlined(n *yaml.Node, level int, left *int) *yaml.Node {
+	if *left--; *left < 0 {
+		return n
+	}
 	if n == nil || level > inlineMax || n.Kind != yaml.MappingNode && n.Kind != yaml.SequenceNode {
 		return n
 	}
@@ -354,7 +365,7 @@ func (d *document) inlined(n *yaml.Node, level int) *yaml.Node {
 		for i := 0; i+1 < len(n.Content); i += 2 {
 			if ref := n.Content[i+1].Value; n.Content[i].Value == "$ref" && strings.HasPrefix(ref, "#/components/") {
 				if to := d.resolve(n); to != nil {
-					return d.inlined(to, level+1)
+					return d.inlined(to, level+1, left)
 				}
 			}
 		}
@@ -362,7 +373,7 @@ func (d *document) inlined(n *yaml.Node, level int) *yaml.Node {
 	out := *n
 	out.Content = make([]*yaml.Node, len(n.Content))
 	for i, c := range n.Content {
-		out.Content[i] = d.inlined(c, level+1)
+		out.Content[i] = d.inlined(c, level, left)
 	}
 	return &out
 }

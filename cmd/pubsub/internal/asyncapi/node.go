@@ -88,15 +88,19 @@ func readMany(d *json.Decoder, open json.Delim) (*yaml.Node, error) {
 	return n, err
 }
 
-// levelsMax bounds how deep a document is read: an alias may refer to what contains it.
-const levelsMax = 200
+// The bounds of what is read: an alias may refer to what contains it, or to what refers to
+// what refers on, many times each.
+const (
+	levelsMax = 200
+	jsonMax   = 4 << 20 // bytes that one value may become
+)
 
 // toJSON writes a node as JSON without white space.
 func toJSON(n *yaml.Node) (json.RawMessage, error) { return appendJSON(nil, n, 0) }
 
 func appendJSON(b []byte, n *yaml.Node, level int) ([]byte, error) {
-	if level > levelsMax {
-		return nil, fmt.Errorf("line %d: too many levels", n.Line)
+	if level > levelsMax || len(b) > jsonMax {
+		return nil, fmt.Errorf("line %d: too many levels, or too long", n.Line)
 	}
 	switch n.Kind {
 	case yaml.AliasNode:

@@ -81,7 +81,10 @@ func TestASavepointIsGoneBackTo(t *testing.T) {
 				t.Errorf("listed: %+v", list)
 			}
 			p.must(s.savepointInfo(t.Context(), "A", &Request{Name: "counts", Savepoint: "before"}))
-			p.must(s.savepointRemove(t.Context(), "A", &Request{Name: "counts", Savepoint: "before"}))
+			wait(t, "the removal, once all instances have run a step", func() (bool, string) {
+				_, err := s.savepointRemove(t.Context(), "A", &Request{Name: "counts", Savepoint: "before"})
+				return err == nil, fmt.Sprint(err)
+			})
 			if _, err := s.restore(t.Context(), "A", &Request{Name: "counts", Savepoint: "before"}); err == nil || !strings.Contains(err.Error(), "no savepoint") {
 				t.Errorf("a savepoint that is gone: %v", err)
 			}

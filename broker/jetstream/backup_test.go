@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -14,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/heraldmq/herald/broker"
+	"github.com/heraldmq/herald/broker/backup"
 	"github.com/heraldmq/herald/broker/config"
 	"github.com/heraldmq/herald/broker/state"
 	"github.com/heraldmq/herald/topics"
@@ -284,5 +287,34 @@ func TestAnUnfinishedRestoreIsDeletedAtTheNextStart(t *testing.T) {
 	}
 	if err := <-ran; err != nil {
 		t.Fatal(err)
+	}
+}
+
+func TestABackupGoesOnBehindWhatIsThere(t *testing.T) {
+	nc, js := start(t, nil)
+	must[jetstream.Stream](t)(js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s.>"}}))
+	for i := range 20 {
+		must[*jetstream.PubAck](t)(js.Publish(t.Context(), "s.a", []byte{byte(i)}))
+	}
+	for first, want := range map[uint64]int{1: 20, 15: 6, 21: 0, 1 << 40: 0} {
+		_, archive := takeBackup(t, nc, "S", fmt.Sprintf(`,"herald_first_seq":%d`, first))
+		in, got := backup.NewReader(bytes.NewReader(archive), 1<<20), 0
+		for {
+			e, err := in.Next()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if e.Sequence > 0 {
+				if got++; e.Sequence < first {
+					t.Errorf("from %d: message %d", first, e.Sequence)
+				}
+			}
+		}
+		if got != want {
+			t.Errorf("from %d: %d messages, want %d", first, got, want)
+		}
 	}
 }

@@ -215,7 +215,7 @@ func (b *snapshot) entries(w *backup.Writer) error {
 		}
 	}
 	var msgs []topics.Message
-	for next := b.state.First; next <= b.state.Last; {
+	for next := max(b.state.First, topics.Sequence(b.req.FirstSeq)); next <= b.state.Last; {
 		if b.s.ctx.Err() != nil {
 			return errors.New("the server shuts down")
 		}

@@ -204,6 +204,9 @@ type SnapshotRequest struct {
 	ChunkSize      int    `json:"chunk_size,omitempty"`
 	WindowSize     int    `json:"window_size,omitempty"`
 	CheckMsgs      bool   `json:"jsck,omitempty"`
+	// FirstSeq leaves out the messages before it: a backup that was cut short, or taken
+	// earlier, goes on there. It is Herald's own.
+	FirstSeq uint64 `json:"herald_first_seq,omitempty"`
 }
 
 // SnapshotReply answers STREAM.SNAPSHOT before the chunks.

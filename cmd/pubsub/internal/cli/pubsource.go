@@ -13,6 +13,7 @@ import (
 
 	"github.com/heraldmq/herald/client"
 	"github.com/heraldmq/herald/cmd/pubsub/internal/record"
+	"github.com/heraldmq/herald/cmd/pubsub/internal/vault"
 )
 
 // lineMax bounds one line of ndjson input: a 64 MiB payload in base64 and some.
@@ -122,8 +123,8 @@ func ndjsonSource(in io.Reader, base record.Message) source {
 		for lines.Scan() {
 			number++
 			line := bytes.TrimSpace(lines.Bytes())
-			if len(line) == 0 || string(line) == "[" || string(line) == "]" || string(line) == "[]" {
-				continue // so that the output of -o json is understood as well
+			if len(line) == 0 || string(line) == "[" || string(line) == "]" || string(line) == "[]" || vault.IsFrame(line) {
+				continue // so that the output of -o json and of export is understood as well
 			}
 			m, err := record.Parse(bytes.TrimSuffix(line, []byte(",")))
 			if err != nil {

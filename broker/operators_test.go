@@ -92,7 +92,7 @@ func TestOperatorsOfAnyClient(t *testing.T) {
 		t.Errorf("resumed: %s", got)
 	}
 	next("6", "1:2:0")
-	if got := ask("SAVEPOINT.SAVE", nil); !strings.Contains(got, "501") {
+	if got := ask("SAVEPOINT.CREATE", map[string]any{"name": "twice", "savepoint": "now"}); !strings.Contains(got, `"now"`) {
 		t.Errorf("savepoint: %s", got)
 	}
 	if got := ask("REMOVE", map[string]any{"name": "twice"}); !strings.Contains(got, "twice") {
@@ -100,5 +100,73 @@ func TestOperatorsOfAnyClient(t *testing.T) {
 	}
 	if got := ask("LIST", nil); got != `{"operators":[]}` {
 		t.Errorf("listed: %s", got)
+	}
+}
+
+// The keys of an operator are spread over instances, and again while it runs, for any client.
+func TestOperatorsAreRescaledByAnyClient(t *testing.T) {
+	b := start(t, broker.Config{StoreDir: t.TempDir()})
+	nc := connect(t, b.ClientURL())
+	js, err := nc.JetStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.AddStream(&nats.StreamConfig{Name: "IN", Subjects: []string{"in"}}); err != nil {
+		t.Fatal(err)
+	}
+	ask := func(verb string, body map[string]any) string {
+		t.Helper()
+		raw, err := json.Marshal(body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := nc.Request("$HERALD.OP."+verb, raw, 10*time.Second)
+		if err != nil {
+			t.Fatalf("%s: %v", verb, err)
+		}
+		return string(m.Data)
+	}
+	spec := "operator: sums\npartitions: 3\ninputs: [{topic: IN}]\nsteps: [{key: k}, {aggregate: {total: sum(v)}}]\n" +
+		"outputs: [{topic: SUMS, subject: 'sums.{k}', key: k, create: {max_msgs_per_subject: 1}}]\n"
+	if got := ask("DEPLOY", map[string]any{"spec": spec}); !strings.Contains(got, `"created":true`) {
+		t.Fatalf("deployed: %s", got)
+	}
+	publish := func() {
+		for k := range 20 {
+			if _, err := js.Publish("in", fmt.Appendf(nil, `{"k":"k%d","v":%d}`, k, k)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	publish()
+	for i, n := range []int{5, 1} {
+		if got := ask("RESCALE", map[string]any{"name": "sums", "partitions": n}); !strings.Contains(got, `"next":{`) {
+			t.Fatalf("rescaled: %s", got)
+		}
+		publish()
+		for end := time.Now().Add(30 * time.Second); ; {
+			got := ask("INFO", map[string]any{"name": "sums"})
+			if !strings.Contains(got, `"next":{`) && strings.Contains(got, fmt.Sprintf(`"layout":%d`, i+1)) {
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatalf("not rescaled: %s", got)
+			}
+		}
+	}
+	if got := ask("RESCALE", map[string]any{"name": "sums", "partitions": 121}); !strings.Contains(got, "1 to 120") {
+		t.Errorf("too many: %s", got)
+	}
+	for k := range 20 {
+		want := fmt.Sprintf(`{"k":"k%d","total":%d}`, k, 3*k)
+		for end := time.Now().Add(30 * time.Second); ; {
+			m, err := js.GetLastMsg("SUMS", fmt.Sprintf("sums.k%d", k))
+			if err == nil && string(m.Data) == want {
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatalf("sums.k%d is %+v, %v, wanted %s", k, m, err, want)
+			}
+		}
 	}
 }

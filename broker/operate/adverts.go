@@ -72,6 +72,7 @@ func (s *service) mayAdvertise(account string, r *Request, g *graph.Graph) error
 // leads group 0.
 func (e *Engine) advertise() {
 	if !e.runs() || !e.state.IsCatalogueLeader() {
+		e.quiet = false
 		return
 	}
 	if time.Since(e.looked) < advertiseEvery {
@@ -85,10 +86,15 @@ func (e *Engine) advertise() {
 			want[advertKey{o.Account, a.Key()}] = a.Body()
 		}
 	}
+	if len(want) == 0 && e.quiet {
+		return
+	}
+	e.quiet = true
 	there, _ := e.state.Advertisements("")
 	for _, a := range there {
 		k := advertKey{a.Account, a.Key()}
 		body, ours := want[k]
+		e.quiet = e.quiet && !strings.HasPrefix(a.ID, advertID)
 		switch {
 		case ours && bytes.Equal(body, a.Body()):
 			delete(want, k)
@@ -97,6 +103,7 @@ func (e *Engine) advertise() {
 		}
 	}
 	for k, body := range want {
+		e.quiet = false
 		e.advertised("put", k, func(ctx context.Context) error {
 			_, _, err := e.state.Advertise(ctx, state.Put{Account: k.account, ID: fmt.Sprint(advertID, k.Name, "-", e.state.Now()), Body: body})
 			return err

@@ -5,9 +5,11 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -71,6 +73,8 @@ type Engine struct {
 	firsts  map[uint64]first     // by operator
 	refused map[advertKey]string // why an advertisement can't be changed
 	looked  time.Time            // when the advertisements were looked at last
+	quiet   bool                 // no operator advertises, and none did
+	swept   bool                 // what was left behind has been looked for
 	over    map[uint64]time.Time // since when outboxes are known to be gone
 
 	service service
@@ -185,6 +189,7 @@ func (e *Engine) reconcile() {
 		e.successions()
 		e.advertise()
 		e.sweepProducers(there)
+		e.sweepFiles()
 		if e.pending {
 			e.pending = false
 			soon.Reset(succeedEvery)
@@ -400,4 +405,47 @@ func (e *Engine) isOver(id uint64) bool {
 	}
 	delete(e.over, id)
 	return true
+}
+
+// sweepFiles removes, once, the state of instances that went while this node was down.
+func (e *Engine) sweepFiles() {
+	if e.swept {
+		return
+	}
+	ctx, cancel := context.WithTimeout(e.ctx, time.Second)
+	defer cancel()
+	if e.state.SyncCatalogue(ctx) != nil {
+		return // it is tried again
+	}
+	e.swept = true
+	list, err := os.ReadDir(e.o.Dir)
+	if err != nil {
+		return // there is nothing yet
+	}
+	for _, f := range list {
+		k, ok := keyOf(f.Name())
+		if !ok {
+			continue
+		}
+		if o := e.operator(k.id); o != nil && homeOf(o, k.slot) != 0 || e.unit(k, o) != nil {
+			continue
+		}
+		e.o.Log.Info("The state of an operator's instance that is gone is removed", "dir", f.Name())
+		if err := os.RemoveAll(filepath.Join(e.o.Dir, f.Name())); err != nil {
+			e.o.Log.Warn("The state of an operator's instance that is gone can't be removed", "dir", f.Name(), "error", err)
+		}
+	}
+}
+
+// keyOf is dir's way back.
+func keyOf(name string) (k unitKey, ok bool) {
+	id, slot, has := strings.Cut(name, "-")
+	n, err := strconv.ParseUint(id, 10, 64)
+	if err == nil && has {
+		var s uint64
+		s, err = strconv.ParseUint(slot, 10, 32)
+		k.slot = uint32(s)
+	}
+	k.id = n
+	return k, err == nil
 }

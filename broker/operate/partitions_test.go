@@ -1,8 +1,11 @@
 package operate
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -184,6 +187,17 @@ func TestRescalingUnderLoadAndOverRestartsLosesAndDoublesNothing(t *testing.T) {
 				p.rescaledTo(n)
 			}
 			p.parted(one, "OUT", "FAR")
+			// What instances left behind that went while the node was down is removed.
+			p.close()
+			left := filepath.Join(dir, "operators", "1-99999")
+			if err := os.MkdirAll(left, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			p = start()
+			wait(t, "the files are removed", func() (bool, string) {
+				_, err := os.Stat(left)
+				return errors.Is(err, os.ErrNotExist), fmt.Sprint(err)
+			})
 			wait(t, "those before are gone", func() (bool, string) {
 				return len(p.ops.all()) == 5, fmt.Sprint(len(p.ops.all()), " units")
 			})

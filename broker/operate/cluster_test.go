@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/heraldmq/herald/broker/state"
 	"github.com/heraldmq/herald/replication/peer"
 	"github.com/heraldmq/herald/topics"
 )
@@ -46,11 +47,15 @@ type fleet struct {
 	dir   string
 	seeds []string
 	nodes map[string]*place
+	// change is done to what the nodes are opened with.
+	change func(*state.Options, *Options)
 }
 
-func startFleet(t testing.TB) *fleet {
+func startFleet(t testing.TB) *fleet { return startFleetWith(t, func(*state.Options, *Options) {}) }
+
+func startFleetWith(t testing.TB, change func(*state.Options, *Options)) *fleet {
 	t.Helper()
-	f := &fleet{TB: t, dir: t.TempDir(), nodes: map[string]*place{}}
+	f := &fleet{TB: t, dir: t.TempDir(), nodes: map[string]*place{}, change: change}
 	for range 3 {
 		n, err := peer.Open(peer.Options{Name: "x", Cluster: "x"})
 		if err != nil {
@@ -85,7 +90,7 @@ func (f *fleet) join(name string) *place {
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.nodes[name] = open(f, filepath.Join(f.dir, name), net)
+	f.nodes[name] = openWith(f, filepath.Join(f.dir, name), net, compile, f.change)
 	return f.nodes[name]
 }
 

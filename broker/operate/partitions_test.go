@@ -9,7 +9,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/heraldmq/herald/broker/state"
 	"github.com/heraldmq/herald/topics"
 )
 
@@ -236,7 +238,8 @@ func TestRescalingUnderLoadAndOverRestartsLosesAndDoublesNothing(t *testing.T) {
 }
 
 func TestAnOperatorFollowsItsFirstOutputAndRescalesWhilePrimariesAreKilled(t *testing.T) {
-	f := startFleet(t)
+	// Each flush writes a file for each instance on each node: seldom, for the disk's sake.
+	f := startFleetWith(t, func(o *state.Options, _ *Options) { o.FlushInterval = 2 * time.Second })
 	f.any().spread(3, 3, 1, 1)
 	for name, p := range f.nodes {
 		wait(t, name+" knows the topics", func() (bool, string) {

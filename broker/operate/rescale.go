@@ -24,6 +24,8 @@ func (s *service) rescale(ctx context.Context, account string, r *Request) (any,
 			return nil, refuse(409, "its instances are being replaced already; try again in a moment")
 		case old.State == catalogue.Failed:
 			return nil, refuse(409, "it has failed, and its instances can't come to the same place: %s; resume it first", old.Error)
+		case old.Shadow != nil:
+			return nil, refuse(409, "a shadow runs beside it: promote or discard it first")
 		case len(old.Homes()) == r.Partitions:
 			return Deployed{Operator: old}, nil
 		}

@@ -386,7 +386,7 @@ func (e *Engine) first(o *catalogue.Operator) first {
 func (e *Engine) follow(o *catalogue.Operator) *catalogue.Operator {
 	f := e.first(o)
 	t, ok := e.state.Topic(o.Account, f.topic)
-	if f.topic == "" || !ok || t.Moving() || o.State == catalogue.Failed {
+	if f.topic == "" || !ok || t.Moving() || o.State == catalogue.Failed || o.Shadow != nil {
 		return nil
 	}
 	home, now := e.state.Group(o.Group), t.Group()

@@ -103,7 +103,7 @@ func (o *Operator) Succeed() *Operator {
 	}
 	s.Version, s.Spec, s.Digest, s.IDs = n.Version, n.Spec, n.Digest, n.IDs
 	s.Epoch++
-	s.Laid, s.Kept, s.Skip, s.Next = s.Epoch, []uint16{}, nil, nil
+	s.Laid, s.Kept, s.Skip, s.Next, s.Shadow = s.Epoch, []uint16{}, nil, nil, nil
 	s.Revision++
 	return &s
 }

@@ -55,6 +55,7 @@ soak: ## everything at once, disturbed, for 10 minutes (HERALD_SOAK for another 
 
 chaos: ## every fault of docs/reliability.md against real clusters, in full (hours); TARGET=nats-server for the other
 	HERALD_LONG=1 $(GO) test -count=1 -v -timeout 12h ./tests/chaos -target $${TARGET:-brokerd}
+	[ -n "$$TARGET" ] || HERALD_LONG=1 $(GO) test -count=1 -v -timeout 3h ./tests/operators
 
 demo: ## the main job: an embedded broker, real earthquakes, a kill in the middle
 	$(GO) run ./cmd/pubsub demo

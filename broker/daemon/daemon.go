@@ -24,6 +24,7 @@ import (
 	"github.com/heraldmq/herald/broker"
 	"github.com/heraldmq/herald/broker/config"
 	"github.com/heraldmq/herald/broker/logline"
+	"github.com/heraldmq/herald/operators/steps"
 )
 
 // Exit codes.
@@ -36,6 +37,16 @@ const (
 // Main runs the program named args[0] with its arguments and returns the exit
 // code.
 func Main(args []string, stdout, stderr io.Writer) int {
+	return MainWith(nil, args, stdout, stderr)
+}
+
+// MainWith is Main of a broker with process functions: what operators may name under
+// `process`. All nodes of a cluster must have the same ones. A program of one's own is
+//
+//	func main() { os.Exit(daemon.MainWith(functions, os.Args, os.Stdout, os.Stderr)) }
+//
+// of which tests/operators/brokerd is a whole example.
+func MainWith(functions map[string]steps.Factory, args []string, stdout, stderr io.Writer) int {
 	program := filepath.Base(args[0])
 	c, err := config.Load(program, args[1:])
 	if err != nil {
@@ -70,7 +81,7 @@ func Main(args []string, stdout, stderr io.Writer) int {
 		}
 		fmt.Fprintf(stderr, "%s: configuration file %s is valid (%s)\n", program, c.Options.ConfigFile, c.Options.Digest)
 	case config.Run:
-		return run(c, stderr)
+		return run(c, functions, stderr)
 	}
 	return exitOK
 }
@@ -82,14 +93,16 @@ type process struct {
 	level   *slog.LevelVar
 	file    *logline.File // nil: stderr
 	broker  *broker.Broker
-	lame    sync.Once
-	wg      sync.WaitGroup
+
+	functions map[string]steps.Factory
+	lame      sync.Once
+	wg        sync.WaitGroup
 }
 
-func run(c *config.Command, stderr io.Writer) int {
+func run(c *config.Command, functions map[string]steps.Factory, stderr io.Writer) int {
 	boundHeadroom()
 	o := c.Options
-	p := &process{command: c, level: new(slog.LevelVar)}
+	p := &process{command: c, functions: functions, level: new(slog.LevelVar)}
 	p.level.Set(o.Log.Level())
 	out := stderr
 	if o.Log.File != "" {
@@ -127,7 +140,7 @@ func (p *process) serve(o *config.Options) int {
 		return fail(err)
 	}
 	b, err := broker.New(broker.Config{
-		Options: o, Log: p.log, Level: p.level, Reload: p.command.Reload, ClockOffset: off,
+		Options: o, Log: p.log, Level: p.level, Reload: p.command.Reload, ClockOffset: off, Functions: p.functions,
 		Fatal: func(err error) {
 			// The state on disk is what counts now: go before anything else is done.
 			fail(err)

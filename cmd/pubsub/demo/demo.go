@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/heraldmq/herald/client"
+	"github.com/heraldmq/herald/operators/optest"
 )
 
 // Options are how the demo is run.
@@ -55,7 +56,7 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 		}
 	}()
 	began := time.Now()
-	for _, step := range []func(context.Context) error{d.begin, d.firstHalf, d.crash, d.secondHalf, d.replay} {
+	for _, step := range []func(context.Context) error{d.begin, d.deploy, d.firstHalf, d.crash, d.secondHalf, d.replay, d.results} {
 		if err := step(ctx); err != nil {
 			return nil, err
 		}
@@ -77,6 +78,7 @@ type run struct {
 	back chan struct{} // told when the connection is back
 
 	pending []sent
+	stored  []optest.Record // what the topic holds
 
 	mu   sync.Mutex
 	seen map[string]int // live messages by id
@@ -278,6 +280,7 @@ func (d *run) replay(ctx context.Context) error {
 	done := make(chan struct{})
 	sub, err := d.c.Subscribe("quakes.>", func(m *client.Message) error {
 		d.Replayed++
+		d.stored = append(d.stored, optest.Record{Input: "quakes", Subject: m.Subject, Payload: m.Payload})
 		i, ok := known[m.ID()]
 		switch {
 		case !ok || !bytes.Equal(m.Payload, d.all[i].line):

@@ -62,7 +62,7 @@ func TestTheSchemaFitsTheEvents(t *testing.T) {
 }
 
 func TestFaultsAreNamed(t *testing.T) {
-	good := Report{Published: 3, Acked: 3, Live: 3, Stored: 3, Replayed: 3, LiveRepeats: 1}
+	good := Report{Published: 3, Acked: 3, Live: 3, Stored: 3, Replayed: 3, LiveRepeats: 1, Results: 4}
 	if f := good.Faults(); f != "" {
 		t.Errorf("%q", f)
 	}
@@ -70,6 +70,7 @@ func TestFaultsAreNamed(t *testing.T) {
 		"receipt": func(r *Report) { r.Acked-- }, "live": func(r *Report) { r.Live-- }, "stored of": func(r *Report) { r.Stored++; r.Replayed++ },
 		"replayed": func(r *Report) { r.Replayed-- }, "1 duplicates": func(r *Report) { r.Duplicates++ }, "1 missing": func(r *Report) { r.Missing++ },
 		"1 damaged": func(r *Report) { r.Damaged++ }, "1 out of order": func(r *Report) { r.OutOfOrder++ },
+		"gave nothing": func(r *Report) { r.Results = 0 }, "1 results": func(r *Report) { r.Differing++ },
 	} {
 		bad := good
 		spoil(&bad)

@@ -14,22 +14,24 @@ import (
 
 // Report is what the demo found.
 type Report struct {
-	Published     int      `json:"published"`     // events of the file
-	Acked         int      `json:"acked"`         // events with a receipt
-	CrashedAfter  int      `json:"crashed_after"` // events sent when the broker was killed
-	Republished   int      `json:"republished"`   // sent again because their receipt was lost
-	FoundStored   int      `json:"found_stored"`  // of those, the ones the topic had already
-	Live          int      `json:"live_received"` // events that reached the live subscriber
-	MissingLive   int      `json:"live_missing"`  // those that didn't
-	LiveRepeats   int      `json:"live_repeats"`  // live copies of what was sent again
-	Stored        int      `json:"stored"`        // messages in the topic
-	Replayed      int      `json:"replayed"`      // messages read from the beginning
-	Duplicates    int      `json:"duplicates"`    // events that are stored twice
-	Missing       int      `json:"missing"`       // events that are not stored
-	Damaged       int      `json:"damaged"`       // messages that differ from what was sent
-	OutOfOrder    int      `json:"out_of_order"`  // messages not in the order they were sent
-	RestartMillis int64    `json:"restart_ms"`    // from the kill until clients were let in
-	Seconds       float64  `json:"seconds"`       // the whole demo
+	Published     int      `json:"published"`         // events of the file
+	Acked         int      `json:"acked"`             // events with a receipt
+	CrashedAfter  int      `json:"crashed_after"`     // events sent when the broker was killed
+	Republished   int      `json:"republished"`       // sent again because their receipt was lost
+	FoundStored   int      `json:"found_stored"`      // of those, the ones the topic had already
+	Live          int      `json:"live_received"`     // events that reached the live subscriber
+	MissingLive   int      `json:"live_missing"`      // those that didn't
+	LiveRepeats   int      `json:"live_repeats"`      // live copies of what was sent again
+	Stored        int      `json:"stored"`            // messages in the topic
+	Replayed      int      `json:"replayed"`          // messages read from the beginning
+	Duplicates    int      `json:"duplicates"`        // events that are stored twice
+	Missing       int      `json:"missing"`           // events that are not stored
+	Damaged       int      `json:"damaged"`           // messages that differ from what was sent
+	OutOfOrder    int      `json:"out_of_order"`      // messages not in the order they were sent
+	Results       int      `json:"operator_results"`  // what the operator gave
+	Differing     int      `json:"results_differing"` // of those, the ones that differ from a run without a failure
+	RestartMillis int64    `json:"restart_ms"`        // from the kill until clients were let in
+	Seconds       float64  `json:"seconds"`           // the whole demo
 	Facts         []string `json:"facts"`
 	URLs          URLs     `json:"urls"`
 	Directory     string   `json:"directory"`
@@ -53,6 +55,8 @@ func (r *Report) Faults() string {
 		{r.Duplicates == 0, fmt.Sprintf("%d duplicates", r.Duplicates)},
 		{r.Missing == 0, fmt.Sprintf("%d missing", r.Missing)},
 		{r.Damaged == 0, fmt.Sprintf("%d damaged", r.Damaged)},
+		{r.Results > 0 || r.Published == 0, "the operator gave nothing"},
+		{r.Differing == 0, fmt.Sprintf("%d results of the operator differ from a run without a failure", r.Differing)},
 		{r.OutOfOrder == 0, fmt.Sprintf("%d out of order", r.OutOfOrder)},
 	} {
 		if !c.ok {
@@ -74,6 +78,7 @@ func (r *Report) Pairs() [][2]string {
 		{"replayed", fmt.Sprintf("%d, every byte compared", r.Replayed)},
 		{"duplicates", fmt.Sprint(r.Duplicates)},
 		{"missing", fmt.Sprint(r.Missing)},
+		{"operator", fmt.Sprintf("%d results; %d differ from a run in which nothing fails", r.Results, r.Differing)},
 		{"took", fmt.Sprintf("%.1f s", r.Seconds)},
 	}
 	for i, fact := range r.Facts {

@@ -2,7 +2,9 @@ package mesh
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
+	"time"
 
 	"github.com/heraldmq/herald/replication/peer"
 )
@@ -16,6 +18,16 @@ type status struct {
 	Client    []string `json:"client,omitempty"`
 	Websocket []string `json:"ws,omitempty"`
 }
+
+// recent is what a peer told, and since when it is gone; zero while it is connected.
+type recent struct {
+	status
+	lost time.Time
+}
+
+// recentFor is how long the address of a peer that is gone is still good for clients that
+// are sent away.
+const recentFor = time.Minute
 
 // tellStatus tells the peers, and this node's clients.
 func (m *Mesh) tellStatus() {
@@ -44,16 +56,40 @@ func (m *Mesh) gossip() {
 	m.gossiping.Lock()
 	defer m.gossiping.Unlock()
 	all := m.own()
-	for _, p := range m.net.Peers() {
+	peers, now := m.net.Peers(), time.Now()
+	there := map[string]bool{}
+	for _, p := range peers {
 		theirs := statusOf(p)
-		all.Client = appendNew(all.Client, theirs.Client)
-		all.Websocket = appendNew(all.Websocket, theirs.Websocket)
+		all.add(theirs)
+		there[p.Name], m.recent[p.Name] = true, recent{status: theirs}
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.recent)) {
+		r := m.recent[name]
+		if !there[name] && r.lost.IsZero() {
+			r.lost = now
+			m.recent[name] = r
+		}
+		switch {
+		case there[name]:
+		case now.Sub(r.lost) > recentFor:
+			delete(m.recent, name)
+		case len(peers) == 0 && m.srv.IsLameDuck():
+			// A node that is removed loses its peers before it sends its clients away, and
+			// they would be left with the addresses that they began with.
+			all.add(r.status)
+		}
 	}
 	if slices.Equal(all.Client, m.gossiped.Client) && slices.Equal(all.Websocket, m.gossiped.Websocket) {
 		return
 	}
 	m.gossiped = all
 	m.srv.SetConnectURLs(all.Client, all.Websocket)
+}
+
+// add appends the addresses of another node.
+func (s *status) add(o status) {
+	s.Client = appendNew(s.Client, o.Client)
+	s.Websocket = appendNew(s.Websocket, o.Websocket)
 }
 
 func appendNew(dst, more []string) []string {

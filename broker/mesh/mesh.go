@@ -62,6 +62,7 @@ type Mesh struct {
 
 	gossiping sync.Mutex
 	gossiped  status
+	recent    map[string]recent // what peers that are or were connected told, by name
 
 	mu     sync.Mutex
 	peers  map[string]*link
@@ -76,7 +77,7 @@ func New(o Options) *Mesh {
 	m := &Mesh{
 		o: o, net: o.Network, srv: o.Server, log: o.Log,
 		wake: make(chan struct{}, 1), stop: make(chan struct{}),
-		peers: map[string]*link{}, warned: map[string]bool{},
+		recent: map[string]recent{}, peers: map[string]*link{}, warned: map[string]bool{},
 	}
 	m.net.OnChange(m.changed)
 	m.net.HandleChannel(peer.ChannelMesh, peer.ChannelMesh, m.receive)

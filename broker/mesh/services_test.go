@@ -11,6 +11,7 @@ import (
 
 	"github.com/heraldmq/herald/broker/auth"
 	"github.com/heraldmq/herald/broker/front"
+	"github.com/heraldmq/herald/replication/peer"
 )
 
 func TestForwardReachesServices(t *testing.T) {
@@ -146,6 +147,26 @@ func TestGossip(t *testing.T) {
 	if len(late.Servers()) != 2 {
 		t.Error(late.Servers())
 	}
+}
+
+// A node that is removed loses its peers first, and only then sends its clients away: they
+// have to know where to.
+func TestClientsOfARemovedNodeKnowTheOthers(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	again := func(o *nats.Options) error { o.AllowReconnect = true; return nil }
+	nc := c.dial(0, again, nats.ReconnectWait(10*time.Millisecond))
+	eventually(t, "the client knows all", func() bool { return len(nc.DiscoveredServers()) == 2 })
+	for i := 1; i < 3; i++ {
+		if c.hub != nil {
+			c.hub.part(name(0), name(i))
+			continue
+		}
+		c.nets[0].(*peer.Network).Disconnect(name(i), "test")
+		c.nets[i].(*peer.Network).Disconnect(name(0), "test")
+	}
+	eventually(t, "it hears that they are gone", func() bool { return len(nc.DiscoveredServers()) == 0 })
+	c.srv[0].SendAway()
+	eventually(t, "it goes to another", func() bool { return nc.IsConnected() && nc.ConnectedAddr() != c.srv[0].Addr().String() })
 }
 
 func TestReloadOfAccounts(t *testing.T) {

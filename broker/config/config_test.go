@@ -386,3 +386,13 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+func TestTheConfigurationToBeginWithIsValidAndOpensNothing(t *testing.T) {
+	o, err := ParseFile("../../docs/deploy/brokerd.conf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.Host != "127.0.0.1" || o.HTTP.Host != "127.0.0.1" || o.JetStream.StoreDir != "/var/lib/herald" || len(o.Warnings) > 0 {
+		t.Errorf("%s, %s, %s, %v", o.Host, o.HTTP.Host, o.JetStream.StoreDir, o.Warnings)
+	}
+}

@@ -144,6 +144,11 @@ func (a *app) root() *cobra.Command {
 		return target.Help()
 	}})
 	group(root)
+	for _, sub := range root.Commands() {
+		if sub.Name() == "operator" {
+			a.completeNamedOperators(sub)
+		}
+	}
 	return root
 }
 

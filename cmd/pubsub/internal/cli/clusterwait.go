@@ -102,7 +102,7 @@ func (a *app) completeNodes(cmd *cobra.Command, args []string, _ string) ([]stri
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return a.ask(cmd, func(ctx context.Context, c *client.Client) ([]string, error) {
+	return a.ask(cmd, "nodes", func(ctx context.Context, c *client.Client) ([]string, error) {
 		s, err := c.ClusterStatus(ctx)
 		var names []string
 		for _, n := range s.Nodes {

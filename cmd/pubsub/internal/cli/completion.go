@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -48,12 +49,19 @@ func fixed(words ...string) completer {
 	}
 }
 
-// ask runs f with a connection within the budget; any failure is silence.
-func (a *app) ask(cmd *cobra.Command, f func(context.Context, *client.Client) ([]string, error)) ([]string, cobra.ShellCompDirective) {
+// ask runs f with a connection within the budget; any failure is silence. What it gives is
+// kept under the name of what is asked for, and given again without asking for a moment,
+// or when the broker does not answer.
+func (a *app) ask(cmd *cobra.Command, what string, f func(context.Context, *client.Client) ([]string, error)) ([]string, cobra.ShellCompDirective) {
 	const directive = cobra.ShellCompDirectiveNoFileComp
 	r, err := a.resolve(cmd)
 	if err != nil {
 		return nil, directive
+	}
+	kept := a.keptNames(&r, what)
+	names, age := kept.read(a.env.Now())
+	if age < namesFresh {
+		return names, directive
 	}
 	auth, err := identity(r.Settings)
 	if err != nil {
@@ -62,12 +70,15 @@ func (a *app) ask(cmd *cobra.Command, f func(context.Context, *client.Client) ([
 	ctx, cancel := context.WithTimeout(cmd.Context(), completionBudget)
 	defer cancel()
 	c, err := client.Connect(r.URL, append(auth, client.Name("pubsub completion"), client.NATS(nats.Timeout(completionBudget/2), nats.NoReconnect()))...)
-	if err != nil {
-		return nil, directive
+	if err == nil {
+		defer func() { _ = c.Close() }()
+		var now []string
+		if now, err = f(ctx, c); err == nil {
+			kept.write(now)
+			return now, directive
+		}
 	}
-	defer func() { _ = c.Close() }()
-	names, err := f(ctx, c)
-	if err != nil {
+	if age > namesStale {
 		return nil, directive
 	}
 	return names, directive
@@ -77,7 +88,7 @@ func (a *app) completeTopics(cmd *cobra.Command, args []string, _ string) ([]str
 	if len(args) > 0 && cmd.Name() != "sub" && cmd.Name() != "pub" {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return a.ask(cmd, func(ctx context.Context, c *client.Client) ([]string, error) { return c.TopicNames(ctx) })
+	return a.ask(cmd, "topics", func(ctx context.Context, c *client.Client) ([]string, error) { return c.TopicNames(ctx) })
 }
 
 func (a *app) completeConsumers(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
@@ -85,7 +96,7 @@ func (a *app) completeConsumers(cmd *cobra.Command, args []string, typed string)
 	case 0:
 		return a.completeTopics(cmd, args, typed)
 	case 1:
-		return a.ask(cmd, func(ctx context.Context, c *client.Client) ([]string, error) {
+		return a.ask(cmd, "consumers of "+args[0], func(ctx context.Context, c *client.Client) ([]string, error) {
 			all, err := c.Consumers(ctx, args[0])
 			var names []string
 			for _, i := range all {
@@ -102,7 +113,10 @@ func (a *app) completeSubjects(cmd *cobra.Command, args []string, _ string) ([]s
 	if len(args) > 0 && cmd.Name() != "sub" {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return a.ask(cmd, func(ctx context.Context, c *client.Client) ([]string, error) { return knownSubjects(ctx, c), nil })
+	return a.ask(cmd, "subjects", func(ctx context.Context, c *client.Client) ([]string, error) {
+		subjects := knownSubjects(ctx, c)
+		return subjects, ctx.Err() // those that came too late are not known: nothing to keep
+	})
 }
 
 // knownSubjects is what topics capture and advertisements declare, as far as it
@@ -177,4 +191,34 @@ func (a *app) advertisedNames(ctx context.Context, c *client.Client) ([]string, 
 		names = append(names, ad.Name)
 	}
 	return names, err
+}
+
+// completeOperators completes the first argument.
+func (a *app) completeOperators(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return a.ask(cmd, "operators", func(ctx context.Context, c *client.Client) ([]string, error) {
+		var all struct {
+			Operators []client.Operator `json:"operators"`
+		}
+		err := c.Operators(ctx, "LIST", client.OperatorRequest{}, &all)
+		names := make([]string, 0, len(all.Operators))
+		for _, o := range all.Operators {
+			names = append(names, o.Name)
+		}
+		return names, err
+	})
+}
+
+// completeNamedOperators makes the commands about an operator that is there complete its
+// name: those whose first argument is one, and not a file.
+func (a *app) completeNamedOperators(cmd *cobra.Command) {
+	for _, sub := range cmd.Commands() {
+		_, first, _ := strings.Cut(sub.Use, " ")
+		if sub.ValidArgsFunction == nil && (strings.HasPrefix(first, "NAME") || strings.HasPrefix(first, "OPERATOR")) {
+			sub.ValidArgsFunction = a.completeOperators
+		}
+		a.completeNamedOperators(sub)
+	}
 }

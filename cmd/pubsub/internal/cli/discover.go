@@ -256,5 +256,5 @@ func (a *app) completeAdvertisements(cmd *cobra.Command, args []string, _ string
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return a.ask(cmd, a.advertisedNames)
+	return a.ask(cmd, "advertised", a.advertisedNames)
 }

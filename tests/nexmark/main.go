@@ -18,7 +18,19 @@ func main() {
 	rate := flag.Int64("rate", 10_000, "events per second of event time")
 	only := flag.String("queries", "", "names with commas between them; default: all")
 	seed := flag.Uint64("seed", 1, "of the events")
+	nodes := flag.Int("nodes", 0, "through so many broker processes instead, 3 to 5, with as many replicas")
 	flag.Parse()
+	if *nodes > 0 {
+		if *nodes < 3 || *nodes > 5 {
+			fmt.Fprintln(os.Stderr, "nexmark: -nodes is 3 to 5")
+			os.Exit(2)
+		}
+		if err := through(&Generator{Seed: *seed, Base: base, Rate: *rate}, *events, *only, *nodes); err != nil {
+			fmt.Fprintln(os.Stderr, "nexmark:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	if err := report(&Generator{Seed: *seed, Base: base, Rate: *rate}, *events, *only); err != nil {
 		fmt.Fprintln(os.Stderr, "nexmark:", err)
 		os.Exit(1)

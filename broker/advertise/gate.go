@@ -382,9 +382,14 @@ func quarantined(m *front.Message, v *violation) []byte {
 		return strings.HasPrefix(k, "Nats-") && k != "Nats-Msg-Id" || strings.HasPrefix(k, "Herald-Dead-")
 	})
 	for _, kv := range [][2]string{
-		{"Herald-Dead-Reason", "schema"}, {"Herald-Dead-Detail", v.text()}, {"Herald-Dead-Subject", string(m.Subject)},
-		{"Herald-Dead-At", time.Now().UTC().Format(time.RFC3339Nano)}, {"Herald-Dead-Advertisement", v.Advertisement},
-		{"Herald-Dead-Schema-Version", v.Version}, {"Herald-Dead-Pointer", v.Pointer}, {"Herald-Dead-Keyword", v.Keyword},
+		{"Herald-Dead-Reason", "schema"},
+		{"Herald-Dead-Detail", v.text()},
+		{"Herald-Dead-Subject", string(m.Subject)},
+		{"Herald-Dead-At", time.Now().UTC().Format(time.RFC3339Nano)},
+		{"Herald-Dead-Advertisement", v.Advertisement},
+		{"Herald-Dead-Schema-Version", v.Version},
+		{"Herald-Dead-Pointer", v.Pointer},
+		{"Herald-Dead-Keyword", v.Keyword},
 	} {
 		if kv[1] != "" {
 			h = wire.HeaderSet(h, kv[0], oneLine(kv[1]))

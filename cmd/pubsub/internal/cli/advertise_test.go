@@ -135,8 +135,12 @@ func TestTypesOfAnySchema(t *testing.T) {
 	w.must("advertise", "put", "quakes", "--subject", "quakes", "--schema", w.file("quake.avsc", `{"type":"record","name":"Quake","fields":[{"name":"mag","type":"double"}]}`))
 	w.must("advertise", "put", "trips", "--subject", "trips", "--schema", w.file("trip.proto", "syntax = \"proto3\";\nmessage Trip { int64 id = 1; string to = 2; }\n"))
 	for _, c := range []struct{ name, flag, want string }{
-		{"quakes", "--go", "Mag float64"}, {"quakes", "--ts", "mag: number"}, {"quakes", "--jsonschema", `"mag"`},
-		{"trips", "--go", "To string"}, {"trips", "--ts", "to"}, {"trips", "--jsonschema", `"to"`},
+		{"quakes", "--go", "Mag float64"},
+		{"quakes", "--ts", "mag: number"},
+		{"quakes", "--jsonschema", `"mag"`},
+		{"trips", "--go", "To string"},
+		{"trips", "--ts", "to"},
+		{"trips", "--jsonschema", `"to"`},
 	} {
 		if o := w.ok("discover", c.name, c.flag); !strings.Contains(strings.Join(strings.Fields(o.out), " "), c.want) {
 			t.Errorf("%s %s has no %q:\n%s", c.name, c.flag, c.want, o.out)

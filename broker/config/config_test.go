@@ -392,6 +392,16 @@ func TestTheConfigurationToBeginWithIsValidAndOpensNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if text, err := os.ReadFile("../../docs/deploy/brokerd.conf"); err != nil || string(text) != Starter {
+		t.Errorf("config init prints something else: %v", err)
+	}
+	c, err := Load("brokerd", []string{"config", "init"})
+	if err != nil || c.Action != Init {
+		t.Errorf("config init: %v, %v", c, err)
+	}
+	if _, err := Load("brokerd", []string{"config", "chekc", "x"}); err == nil || !strings.Contains(err.Error(), `did you mean "check"`) {
+		t.Error(err)
+	}
 	if o.Host != "127.0.0.1" || o.HTTP.Host != "127.0.0.1" || o.JetStream.StoreDir != "/var/lib/herald" || len(o.Warnings) > 0 {
 		t.Errorf("%s, %s, %s, %v", o.Host, o.HTTP.Host, o.JetStream.StoreDir, o.Warnings)
 	}

@@ -61,8 +61,14 @@ func (c *Command) word(args []string) error {
 		c.Action = Version
 	case len(args) == 3 && args[0] == "config" && args[1] == "check":
 		c.Action, c.file = Check, args[2]
+	case len(args) == 2 && args[0] == "config" && args[1] == "init":
+		c.Action = Init
 	case args[0] == "config":
-		return Faults{{"command line", "config check wants a file: config check FILE"}}
+		what := ""
+		if len(args) > 1 && args[1] != "check" {
+			what = fmt.Sprintf("there is no config %s%s; ", args[1], suggest(args[1], []string{"check", "init"}))
+		}
+		return Faults{{"command line", what + "config check wants a file: config check FILE; config init prints one to begin with"}}
 	default:
 		return Faults{{"command line", fmt.Sprintf("unexpected argument %q; flags start with -, a configuration file is given by -c", args[0])}}
 	}
@@ -73,7 +79,7 @@ func (c *Command) word(args []string) error {
 func Usage(program string) string {
 	c := &Command{}
 	var b strings.Builder
-	fmt.Fprintf(&b, "Usage: %[1]s [flags]\n       %[1]s config check FILE\n\nFlags override the configuration file. They take one or two dashes.\n\n", program)
+	fmt.Fprintf(&b, "Usage: %[1]s [flags]\n       %[1]s config check FILE\n       %[1]s config init\n\nFlags override the configuration file. They take one or two dashes.\n\n", program)
 	for _, s := range c.flags() {
 		var shown []string
 		for name := range strings.SplitSeq(s.names, "|") {

@@ -25,6 +25,7 @@ const (
 	Help                   // -h
 	HelpTLS                // --help_tls
 	SendSign               // --signal
+	Init                   // config init: print a configuration to begin with
 )
 
 // Command is a parsed command line with the options it leads to.

@@ -70,6 +70,8 @@ func MainWith(functions map[string]steps.Factory, args []string, stdout, stderr 
 		fmt.Fprint(stdout, config.TLSUsage)
 	case config.Version:
 		fmt.Fprintf(stdout, "nats-server: v%s\nherald: v%s\n", broker.NATSVersion, broker.Version)
+	case config.Init:
+		fmt.Fprint(stdout, config.Starter)
 	case config.SendSign:
 		if err := sendSignal(c.Signal, program); err != nil {
 			fmt.Fprintf(stderr, "%s: %v\n", program, err)

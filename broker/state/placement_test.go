@@ -9,6 +9,26 @@ import (
 	"github.com/heraldmq/herald/topics"
 )
 
+// TestAClusterOfOneServesTopics: its first group is founded when the first topic asks for one.
+func TestAClusterOfOneServesTopics(t *testing.T) {
+	f := startFleet(t, 1)
+	_, _, err := f.nodes["a"].CreateTopic(timed(t), "A", replicated(3, "T3", "t3.>"))
+	if fault := (*topics.Fault)(nil); !errors.As(err, &fault) || fault.ErrCode != 10005 {
+		t.Errorf("three replicas on one node: %v", err)
+	}
+	f.create("a", replicated(1, "T", "t.>"))
+	f.create("a", replicated(1, "U", "u.>"))
+	if a := f.publish("a", "T", "t.x", "", "1"); a != `{"stream":"T","seq":1}` {
+		t.Error(a)
+	}
+	f.calm()
+	f.kill("a")
+	f.join("a")
+	if a := f.publish("a", "T", "t.x", "", "2"); a != `{"stream":"T","seq":2}` {
+		t.Errorf("after a restart: %s", a)
+	}
+}
+
 // TestTopicsLiveOnNodesWithTheTagsTheyAskFor: a group is made for them, of nodes that have all
 // the tags; where there are too few, nats-server's refusal says which tags are missing; and a
 // topic that asks for something else moves.

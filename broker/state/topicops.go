@@ -24,8 +24,12 @@ import (
 // 10113, 10122), else ErrUnknown or an error of replication. cfg must be valid
 // and complete.
 func (s *State) CreateTopic(ctx context.Context, account string, cfg topics.Config) (t *Topic, created bool, err error) {
+	groups := s.o.Groups
+	if s.cl != nil {
+		groups = catalogue.GroupsPlanned // one that was never founded would never elect a leader
+	}
 	r, here, err := s.decideAbout(ctx, &catalogue.Command{
-		Op: catalogue.OpCreateTopic, Account: account, Config: &cfg, Limits: s.limitsOf(account), Groups: s.o.Groups,
+		Op: catalogue.OpCreateTopic, Account: account, Config: &cfg, Limits: s.limitsOf(account), Groups: groups,
 	})
 	if err != nil {
 		return nil, false, err

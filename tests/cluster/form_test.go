@@ -1,6 +1,7 @@
 package cluster_test
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -45,6 +46,37 @@ func (w *world) route(n *harness.Node, to ...*harness.Node) {
 		if strings.HasPrefix(strings.TrimSpace(line), "routes:") {
 			w.rewrite(n, line, "  routes: [ "+strings.Join(routes, ", ")+" ]\n")
 		}
+	}
+}
+
+// TestANodeAloneIsACluster: with a cluster block and no other node, or none in its routes at
+// all, it serves streams, also when it starts again.
+func TestANodeAloneIsACluster(t *testing.T) {
+	for _, routes := range []bool{true, false} {
+		t.Run(fmt.Sprintf("routes=%t", routes), func(t *testing.T) {
+			w := prepare(t, harness.ClusterOptions{Nodes: 1})
+			n := w.Nodes[0]
+			if !routes {
+				w.route(n)
+			}
+			w.start(n)
+			js := w.js(w.connect(n))
+			s := w.stream(js, "S", 1)
+			if _, err := js.Publish(w.within(), "S.1", nil); err != nil {
+				t.Fatal(err)
+			}
+			n.Kill()
+			w.start(n)
+			w.eventually("another message is stored", func() bool {
+				ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+				defer cancel()
+				_, err := js.Publish(ctx, "S.2", nil, jetstream.WithMsgID("2"))
+				return err == nil
+			})
+			if i, err := s.Info(w.within()); err != nil || i.State.Msgs != 2 {
+				t.Errorf("the stream after a restart: %+v, %v", i, err)
+			}
+		})
 	}
 }
 

@@ -35,7 +35,7 @@ type Command struct {
 	Name     string         `json:"name,omitempty"`
 	Config   *topics.Config `json:"config,omitempty"`
 	Limits   *Limits        `json:"limits,omitempty"`
-	Groups   int            `json:"groups,omitempty"` // data groups there are, 1..Groups
+	Groups   int            `json:"groups,omitempty"` // data groups there are, 1..Groups; GroupsPlanned in a cluster
 	Topic    topics.TopicID `json:"topic,omitempty"`
 	Revision uint64         `json:"revision,omitempty"`
 

@@ -14,6 +14,10 @@ import (
 // the nodes that hold them. That of a node alone has neither; its topics are in
 // groups 1 to Command.Groups.
 
+// GroupsPlanned as Command.Groups says that groups are only those of the table: where it
+// is empty no topic can be placed yet, and the fault is FaultNoGroup.
+const GroupsPlanned = -1
+
 // NodeState says how far a node takes part.
 type NodeState string
 
@@ -188,6 +192,9 @@ func (c *Catalogue) Load(id topics.GroupID) int { return c.load[id] }
 // the one with the fewest topics.
 func (c *Catalogue) place(cmd *Command, cfg *topics.Config) (topics.GroupID, *topics.Fault) {
 	if len(c.groups) == 0 {
+		if cmd.Groups == GroupsPlanned {
+			return 0, FaultNoGroup
+		}
 		return c.leastUsed(max(cmd.Groups, 1)), nil
 	}
 	var best *Group

@@ -18,6 +18,30 @@ func apply(t *testing.T, c *Catalogue, cmd Command) Result {
 	return r
 }
 
+// A node of a cluster whose first group is still to be founded must not place a topic in
+// one that nobody begins; a node alone needs no table.
+func TestNoTopicIsPlacedBeforeTheClustersFirstGroup(t *testing.T) {
+	for _, c := range []struct {
+		groups int
+		fault  *topics.Fault
+		group  topics.GroupID
+	}{{GroupsPlanned, FaultNoGroup, 0}, {0, nil, 1}, {2, nil, 1}} {
+		cmd := Command{Op: OpCreateTopic, Account: "A", Config: &topics.Config{Name: "T", Replicas: 1}, Groups: c.groups}
+		b, err := cmd.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		back, err := DecodeCommand(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := apply(t, New(), *back)
+		if r.Fault != c.fault || r.Topic != nil && r.Topic.Group != c.group || (r.Topic == nil) != (c.fault != nil) {
+			t.Errorf("%d groups: %+v", c.groups, r)
+		}
+	}
+}
+
 func TestTablesOfNodesAndGroups(t *testing.T) {
 	c := New()
 	apply(t, c, Command{Op: OpPutNode, Time: 5, Node: &Node{Name: "a", Addr: "h:1"}})

@@ -93,7 +93,7 @@ func TestKeysStayInOrderAcrossLeaderChanges(t *testing.T) {
 			}
 		}
 	}()
-	byKeyCheck(ctx, t, []jetstream.JetStream{nodes[0].js, nodes[1].js, nodes[2].js}, "K", "c", keys*each)
+	byKeyCheck(ctx, t, []jetstream.JetStream{nodes[0].js, nodes[1].js, nodes[2].js}, "K", "c", keys*each, true)
 	close(stop)
 	<-changes
 }

@@ -68,8 +68,9 @@ func TestPages(t *testing.T) {
 		"/healthz":                      {"status": "ok"},
 		"/healthz?js-enabled-only=true": {"status": "ok"},
 		"/healthz?account=$G&stream=S&consumer=C&js-server-only=": {"status": "ok"},
-		"/livez":  {"status": "ok"},
-		"/readyz": {"ready": true},
+		"/livez":    {"status": "ok"},
+		"/readyz":   {"ready": true},
+		"/startupz": {"started": true},
 	} {
 		got := decode(t, url+path)
 		for k, v := range want {
@@ -310,7 +311,7 @@ system_account: SYS`),
 	s := connect(t, b.ClientURL(), nats.UserInfo("s", planted+"-system"))
 	for _, path := range []string{
 		"/varz", "/connz?state=any&auth=1&subs=detail", "/subsz?subs=1", "/routez", "/gatewayz", "/leafz", "/accountz", "/accountz?acc=A",
-		"/accstatz?unused=1", "/jsz?accounts=1&streams=1&consumers=1&config=1&raft=1", "/healthz?details=1", "/livez", "/readyz", "/metrics", "/",
+		"/accstatz?unused=1", "/jsz?accounts=1&streams=1&consumers=1&config=1&raft=1", "/healthz?details=1", "/livez", "/startupz", "/readyz", "/metrics", "/",
 		"/debug/vars", "/debug/pprof/cmdline", "/stacksz",
 	} {
 		if _, text := page(t, b.MonitorURL()+path); strings.Contains(text, planted) {

@@ -153,3 +153,19 @@ func (m *Monitor) Readyz() Readiness {
 	r.Ready = len(r.Reasons) == 0
 	return r
 }
+
+// Startup is the answer of /startupz: whether the node's start is over.
+type Startup struct {
+	Started bool   `json:"started"`
+	Reason  string `json:"reason,omitempty"` // why not
+}
+
+// Startupz tells whether the node has read its log, opened its groups and taken
+// up its listeners. Once it has it stays so until the process ends, whatever the
+// other nodes do: a probe of it may wait long, and needs no quorum.
+func (m *Monitor) Startupz() Startup {
+	if !m.s.Opened() {
+		return Startup{Reason: "the broker is starting: it reads its log and opens its groups"}
+	}
+	return Startup{Started: true}
+}

@@ -109,6 +109,7 @@ func (m *Monitor) Handler(basePath string) http.Handler {
 		_, _ = w.Write([]byte("{\"status\":\"ok\"}\n")) // the asker has gone: nothing to do
 	})
 	mux.HandleFunc(base+"/readyz", m.serveReadyz)
+	mux.HandleFunc(base+"/startupz", m.serveStartupz)
 	mux.Handle(base+"/metrics", promhttp.HandlerFor(m.registry(), promhttp.HandlerOpts{MaxRequestsInFlight: 4}))
 	mux.HandleFunc(base+"/{$}", m.serveIndex(base))
 	if base != "" {
@@ -287,6 +288,15 @@ func (m *Monitor) serveReadyz(w http.ResponseWriter, _ *http.Request) {
 	_ = json.NewEncoder(w).Encode(r) // the asker has gone: nothing to do
 }
 
+func (m *Monitor) serveStartupz(w http.ResponseWriter, _ *http.Request) {
+	s := m.Startupz()
+	w.Header().Set("Content-Type", "application/json")
+	if !s.Started {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	_ = json.NewEncoder(w).Encode(s) // the asker has gone: nothing to do
+}
+
 // indexPages are the links of the start page.
 var indexPages = []struct{ path, text string }{
 	{"varz", "General"},
@@ -299,6 +309,7 @@ var indexPages = []struct{ path, text string }{
 	{"gatewayz", "Gateways"},
 	{"leafz", "Leaf nodes"},
 	{"healthz", "Health"},
+	{"startupz", "Start"},
 	{"readyz", "Readiness"},
 	{"metrics", "Metrics"},
 }

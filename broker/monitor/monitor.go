@@ -6,7 +6,7 @@
 // accounts.go, peers.go) from what the rooms of the broker count anyway; it
 // keeps next to nothing of its own. The same pages answer $SYS requests
 // (broker/sys). Server (http.go) serves them on a listener of its own, with
-// /livez, /readyz and /metrics beside them.
+// /livez, /startupz, /readyz and /metrics beside them.
 //
 // No page shows a password, a token, an nkey seed or the command line.
 package monitor

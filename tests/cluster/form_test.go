@@ -98,6 +98,9 @@ func TestFormsInAnyOrder(t *testing.T) {
 			if status, text, err := get(n, "/readyz"); status != 503 || err != nil {
 				t.Errorf("%s is ready alone: %d %s %v", n.Name, status, text, err)
 			}
+			if status, text, err := get(n, "/startupz"); status != 200 || err != nil {
+				t.Errorf("%s has not started, for want of the others: %d %s %v", n.Name, status, text, err)
+			}
 		}
 	}
 	w.ready(w.Nodes...)

@@ -60,10 +60,14 @@ func subjects() []subject {
 	table := strings.Replace(fmt.Sprintf(head, "NAMED", `steps: [{from: IN, join: {with: NAMES, on: {left: k, right: k}, table: true, as: {n: left.n, name: right.name}}}]`),
 		"[{topic: IN}]", "[{topic: IN}, {topic: NAMES, table: true, key: k}]", 1)
 	return append(all,
-		subject{name: "JOIN", text: join, inputs: []string{"IN", "RIGHT"}, loose: true,
-			want: func(l, r []event, _ map[string]string, _ int64) []string { return batchJoin(l, r) }},
-		subject{name: "NAMED", text: table, inputs: []string{"NAMES", "IN"},
-			want: func(l, _ []event, n map[string]string, _ int64) []string { return batchTable(l, n) }})
+		subject{
+			name: "JOIN", text: join, inputs: []string{"IN", "RIGHT"}, loose: true,
+			want: func(l, r []event, _ map[string]string, _ int64) []string { return batchJoin(l, r) },
+		},
+		subject{
+			name: "NAMED", text: table, inputs: []string{"NAMES", "IN"},
+			want: func(l, _ []event, n map[string]string, _ int64) []string { return batchTable(l, n) },
+		})
 }
 
 // ranks are the rows that a changelog of ranks leaves in the end.

@@ -239,8 +239,10 @@ func (w *world) round(topic string, first int, payloads [][]byte, missing []int)
 	defer func() { _ = sub.Unsubscribe() }()
 	out := 0
 	for _, i := range missing {
-		err := w.nc.PublishMsg(&nats.Msg{Subject: strings.ToLower(topic), Reply: fmt.Sprintf("%s.%d", box, i), Data: payloads[i],
-			Header: nats.Header{"Nats-Msg-Id": {fmt.Sprint(topic, first+i)}}})
+		err := w.nc.PublishMsg(&nats.Msg{
+			Subject: strings.ToLower(topic), Reply: fmt.Sprintf("%s.%d", box, i), Data: payloads[i],
+			Header: nats.Header{"Nats-Msg-Id": {fmt.Sprint(topic, first+i)}},
+		})
 		if err != nil {
 			break
 		}

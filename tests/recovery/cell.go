@@ -126,8 +126,10 @@ func measure(o options, m mode, size int) (r result, err error) {
 }
 
 func (c *cell) connect(t *harness.Program) (err error) {
-	options := []nats.Option{nats.MaxReconnects(-1), nats.ReconnectWait(20 * time.Millisecond), nats.ReconnectJitter(0, 0), nats.ReconnectBufSize(-1),
-		nats.IgnoreDiscoveredServers(), nats.RetryOnFailedConnect(true), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})}
+	options := []nats.Option{
+		nats.MaxReconnects(-1), nats.ReconnectWait(20 * time.Millisecond), nats.ReconnectJitter(0, 0), nats.ReconnectBufSize(-1),
+		nats.IgnoreDiscoveredServers(), nats.RetryOnFailedConnect(true), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}),
+	}
 	if c.nc, err = nats.Connect(c.URLs(), options...); err != nil {
 		return err
 	}

@@ -101,9 +101,6 @@ func (c *cluster) decideWaiting(ctx context.Context, cmd *catalogue.Command) (ca
 	if r.Fault != catalogue.FaultNoGroup {
 		return r, i, err
 	}
-	if f := c.suitable(cmd.Config); f != nil {
-		return r, i, f
-	}
 	kind := placement.KindOf(catalogue.Asked(cmd.Config))
 	c.wanted.add(kind, 1)
 	defer c.wanted.add(kind, -1)
@@ -111,6 +108,9 @@ func (c *cluster) decideWaiting(ctx context.Context, cmd *catalogue.Command) (ca
 	defer cancel()
 	for {
 		news := c.news.wait()
+		if f := c.suitable(cmd.Config); f != nil {
+			return catalogue.Result{}, 0, f
+		}
 		c.wake()
 		if c.takes(cmd.Config) {
 			if r, i, err = c.s.decideHere(ctx, cmd); r.Fault != catalogue.FaultNoGroup {
@@ -129,8 +129,12 @@ func (c *cluster) decideWaiting(ctx context.Context, cmd *catalogue.Command) (ca
 	}
 }
 
-// suitable refuses what not enough nodes can hold, in nats-server's words.
+// suitable refuses what not enough nodes can hold, in nats-server's words. While not even
+// this node has been entered, which it is soon, that isn't known.
 func (c *cluster) suitable(cfg *topics.Config) *topics.Fault {
+	if _, known := c.node(c.me); !known {
+		return nil
+	}
 	replicas, tags := catalogue.Asked(cfg)
 	active, fit := 0, 0
 	var missing []string

@@ -51,8 +51,8 @@ func (c *Command) parseFlags(args []string) error {
 	return nil
 }
 
-// word reads what stands behind the flags: "help", "version" or "config check
-// FILE", which is -t -c FILE.
+// word reads what stands behind the flags: "help", "version", "config check
+// FILE", which is -t -c FILE, or another of config's words.
 func (c *Command) word(args []string) error {
 	switch {
 	case len(args) == 1 && args[0] == "help":
@@ -61,14 +61,18 @@ func (c *Command) word(args []string) error {
 		c.Action = Version
 	case len(args) == 3 && args[0] == "config" && args[1] == "check":
 		c.Action, c.file = Check, args[2]
+	case len(args) == 3 && args[0] == "config" && args[1] == "show":
+		c.Action, c.file = ShowAll, args[2]
+	case len(args) == 2 && args[0] == "config" && args[1] == "show":
+		c.Action = ShowAll
 	case len(args) == 2 && args[0] == "config" && args[1] == "init":
 		c.Action = Init
 	case args[0] == "config":
 		what := ""
-		if len(args) > 1 && args[1] != "check" {
-			what = fmt.Sprintf("there is no config %s%s; ", args[1], suggest(args[1], []string{"check", "init"}))
+		if len(args) > 1 && !slices.Contains([]string{"check", "show"}, args[1]) {
+			what = fmt.Sprintf("there is no config %s%s; ", args[1], suggest(args[1], []string{"check", "show", "init"}))
 		}
-		return Faults{{"command line", what + "config check wants a file: config check FILE; config init prints one to begin with"}}
+		return Faults{{"command line", what + "config check wants a file: config check FILE; config show [FILE] prints what is in force; config init prints one to begin with"}}
 	default:
 		return Faults{{"command line", fmt.Sprintf("unexpected argument %q; flags start with -, a configuration file is given by -c", args[0])}}
 	}
@@ -79,7 +83,7 @@ func (c *Command) word(args []string) error {
 func Usage(program string) string {
 	c := &Command{}
 	var b strings.Builder
-	fmt.Fprintf(&b, "Usage: %[1]s [flags]\n       %[1]s config check FILE\n       %[1]s config init\n\nFlags override the configuration file. They take one or two dashes.\n\n", program)
+	fmt.Fprintf(&b, "Usage: %[1]s [flags]\n       %[1]s config check FILE\n       %[1]s [flags] config show [FILE]\n       %[1]s config init\n\nFlags override the configuration file. They take one or two dashes.\n\n", program)
 	for _, s := range c.flags() {
 		var shown []string
 		for name := range strings.SplitSeq(s.names, "|") {

@@ -26,13 +26,14 @@ const (
 	HelpTLS                // --help_tls
 	SendSign               // --signal
 	Init                   // config init: print a configuration to begin with
+	ShowAll                // config show: print the options in force, see Show
 )
 
 // Command is a parsed command line with the options it leads to.
 type Command struct {
 	Action  Action
 	Signal  string   // with SendSign: "ldm=1234"
-	Options *Options // with Run and Check
+	Options *Options // with Run, Check and ShowAll
 
 	program   string // name the program was called by
 	file      string
@@ -48,7 +49,7 @@ func Load(program string, args []string) (*Command, error) {
 	if err := c.parseFlags(args); err != nil {
 		return nil, err
 	}
-	if c.Action != Run && c.Action != Check {
+	if c.Action != Run && c.Action != Check && c.Action != ShowAll {
 		return c, nil
 	}
 	o, err := c.Reload()

@@ -72,6 +72,14 @@ func MainWith(functions map[string]steps.Factory, args []string, stdout, stderr 
 		fmt.Fprintf(stdout, "nats-server: v%s\nherald: v%s\n", broker.NATSVersion, broker.Version)
 	case config.Init:
 		fmt.Fprint(stdout, config.Starter)
+	case config.ShowAll:
+		for _, w := range c.Options.Warnings {
+			fmt.Fprintf(stderr, "%s: warning: %s\n", program, w)
+		}
+		if _, err := stdout.Write(config.Show(c.Options)); err != nil {
+			fmt.Fprintf(stderr, "%s: %v\n", program, err)
+			return exitError
+		}
 	case config.SendSign:
 		if err := sendSignal(c.Signal, program); err != nil {
 			fmt.Fprintf(stderr, "%s: %v\n", program, err)

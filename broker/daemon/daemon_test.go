@@ -200,6 +200,15 @@ func TestCheck(t *testing.T) {
 	if code, _, bad := call("brokerd", "config", "check", good); code != 0 || !strings.Contains(bad, "is valid (sha256:") {
 		t.Errorf("config check: %d %q", code, bad)
 	}
+	if code, out, _ := call("brokerd", "-m", "8333", "config", "show", good); code != 0 || !strings.Contains(out, `"http": "127.0.0.1:8333"`) {
+		t.Errorf("config show with a flag: %d %q", code, out)
+	}
+	if code, out, _ := call("brokerd", "config", "show"); code != 0 || !strings.Contains(out, `"store_dir": "herald-data"`) {
+		t.Errorf("config show without a file: %d %q", code, out)
+	}
+	if code, _, bad := call("brokerd", "config", "shwo", good); code != exitUsage || !strings.Contains(bad, `did you mean "show"?`) {
+		t.Errorf("config shwo: %d %q", code, bad)
+	}
 	wrong := write(t, filepath.Join(t.TempDir(), "wrong.conf"), "port: x\nhots: y\n")
 	code, _, bad = call("brokerd", "-t", "-c", wrong)
 	if code != exitUsage || !strings.Contains(bad, wrong+":1:1: port wants a number") || !strings.Contains(bad, wrong+`:2:1: unknown key "hots" (did you mean "host"?)`) {

@@ -4,6 +4,7 @@
 //	brokerd                  durable topics in ./herald-data, clients on 127.0.0.1:4222
 //	brokerd -c herald.conf   as the file says; the grammar is nats-server's
 //	brokerd -t -c FILE       check a file
+//	brokerd config show FILE print what would be in force
 //	brokerd -h               every flag
 package main
 

@@ -131,7 +131,7 @@ func (a *app) root() *cobra.Command {
 	root.AddCommand(a.pubCommand(), a.subCommand(), a.filterCommand(), a.requestCommand(), a.replyCommand(),
 		a.advertiseCommand(), a.discoverCommand(), a.topicCommand(), a.consumerCommand(),
 		a.dlqCommand(), a.replayCommand(), a.scheduleCommand(),
-		a.backupCommand(), a.verifyCommand(), a.restoreCommand(), a.exportCommand(), a.importCommand(), a.definitionsCommand(), a.topCommand(), a.doctorCommand(),
+		a.backupCommand(), a.verifyCommand(), a.restoreCommand(), a.exportCommand(), a.importCommand(), a.definitionsCommand(), a.topCommand(), a.doctorCommand(), a.explainCommand(),
 		a.clusterCommand(), a.operatorCommand(), a.benchCommand(), a.contextCommand(), a.completionCommand(root), a.demoCommand())
 	root.SetHelpCommand(&cobra.Command{Use: "help [COMMAND]", Short: "Help about a command", RunE: func(cmd *cobra.Command, args []string) error {
 		target, rest, err := root.Find(args)

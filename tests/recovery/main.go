@@ -28,7 +28,6 @@ import (
 type options struct {
 	kills int
 	rate  int // records a second
-	seed  uint64
 	log   bool
 }
 

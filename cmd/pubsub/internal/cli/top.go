@@ -19,12 +19,11 @@ import (
 // topSettle is how long the nodes' answers may be apart.
 const topSettle = 250 * time.Millisecond
 
-// topRow is a line of top: what it is called, how its columns are shown, and what they
+// topRow is a line of top: what it is called, its figures, and what its columns
 // are sorted by.
 type topRow struct {
 	key    string
-	item   map[string]any // for programs
-	cells  []string
+	item   map[string]any     // for programs
 	counts map[string]float64 // that only grow: their rates are shown
 	sort   map[string]float64
 }

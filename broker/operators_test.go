@@ -61,6 +61,10 @@ func TestOperatorsOfAnyClient(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	live, err := nc.SubscribeSync("out") // hears what the topic gets, as of any publisher
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, n := range []int{1, 13, 3} {
 		if _, err := js.Publish("in", fmt.Append(nil, n)); err != nil {
 			t.Fatal(err)
@@ -71,6 +75,10 @@ func TestOperatorsOfAnyClient(t *testing.T) {
 		m, err := sub.NextMsg(10 * time.Second)
 		if err != nil || string(m.Data) != want || m.Header.Get("Herald-Operator") != "twice" || m.Header.Get("Herald-Origin") != origin {
 			t.Fatalf("got %+v, %v, wanted %s", m, err, want)
+		}
+		m, err = live.NextMsg(10 * time.Second)
+		if err != nil || string(m.Data) != want || m.Header.Get("Herald-Origin") != origin {
+			t.Fatalf("live: got %+v, %v, wanted %s", m, err, want)
 		}
 	}
 	next("2", "1:1:0")
@@ -92,6 +100,9 @@ func TestOperatorsOfAnyClient(t *testing.T) {
 		t.Errorf("resumed: %s", got)
 	}
 	next("6", "1:2:0")
+	if i, err := js.StreamInfo("OUT"); err != nil || i.State.Msgs != 2 {
+		t.Errorf("what is told live is not stored again: %+v, %v", i, err)
+	}
 	if got := ask("SAVEPOINT.CREATE", map[string]any{"name": "twice", "savepoint": "now"}); !strings.Contains(got, `"now"`) {
 		t.Errorf("savepoint: %s", got)
 	}

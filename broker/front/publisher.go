@@ -42,6 +42,20 @@ func (p *Publisher) Deliver(to, subject, reply string, header, payload []byte) b
 	return ok
 }
 
+// Tell stages a message that a topic has already for those who listen to its subject. It
+// counts as published; no topic captures it again. It reports whether anybody listens. The
+// bytes are copied.
+func (p *Publisher) Tell(subject, header, payload []byte) bool {
+	o := newOutgoing(subject, nil, header, payload)
+	m := p.mt.find(o.Subject)
+	if at := p.st.account.observer.Load(); at != nil {
+		p.st.observe(at, m, &o)
+	}
+	ok := p.st.deliver(m, &o) > 0
+	p.limit()
+	return ok
+}
+
 func (p *Publisher) limit() {
 	if p.st.staged >= stagedMax {
 		p.st.flush()

@@ -51,6 +51,7 @@ type lane struct {
 	blocked string // for now
 
 	proposed uint64 // taken out by a step that was proposed; the unit's goroutine's
+	teller   teller // the lane's goroutine's
 }
 
 // tend starts the lanes that are missing and wakes the others. It is called where the
@@ -193,6 +194,9 @@ func (b *outbox) send(ctx context.Context, l *lane, number uint64, p *engine.Par
 		return laneSoon
 	case r.Verdict != topics.GuardRefused:
 		l.tell(func() { l.sent, l.blocked = max(number, r.At.Seq), "" })
+		if r.Verdict == topics.GuardNext { // else it was told when it was stored
+			l.teller.tell(u.e.o.Account(u.op.Load().Account), x.Publishes)
+		}
 		u.poke()
 		return 0
 	case r.Fault == nil && r.At.Epoch == x.Guard.Epoch && r.At.Seq > number:

@@ -27,6 +27,8 @@ type primary struct {
 	shown    time.Time         // when how far it is was noted last
 	behind   time.Time         // since when the state has missed something
 
+	teller teller
+
 	deltas, inputs float64 // bytes of a step, on average
 	replays        bool    // steps have no delta: standbys run them
 }
@@ -35,6 +37,7 @@ type primary struct {
 type flight struct {
 	seq, digest uint64
 	live        []live
+	stored      []topics.Publish // in topics of the operator's group
 	began       time.Time
 	records     int
 	step        *engine.Step
@@ -64,6 +67,7 @@ func (u *unit) committed(f *flight) {
 	u.p.flying = u.p.flying[1:]
 	u.follow(f)
 	if a := u.e.o.Account(u.op.Load().Account); a != nil {
+		u.p.teller.tell(a, f.stored)
 		for i := range f.live {
 			l := &f.live[i]
 			a.Publish(l.subject, "", l.header, l.payload)
@@ -347,6 +351,7 @@ func (u *unit) propose(s *engine.Step, took []engine.Arrival, began time.Time) {
 		}
 		x.Publishes = append(x.Publishes, p)
 	}
+	f.stored = x.Publishes
 	x.Step = u.logged(s)
 	u.count(func(st *Stats) { st.LogBytes += uint64(len(x.Step)) })
 	u.p.flying = append(u.p.flying, f)

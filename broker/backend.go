@@ -145,7 +145,7 @@ func (d *durable) transfer(ctx context.Context, id topics.GroupID, to string) er
 	}
 	g := d.state.Group(id)
 	if g == nil {
-		return topics.NewFault(404, 20015, "there is no group %d", id)
+		return topics.NewFault(404, 20043, "there is no group %d", id)
 	}
 	return g.Transfer(ctx, to)
 }

@@ -122,7 +122,7 @@ func classifyCode(code, status int) error {
 		return ErrConflict
 	case 10054, 10097: // message, headers
 		return ErrTooLarge
-	case 10023, 10002, 10026, 10027, 10028, 10047, 10077, 10122, 10167, 20004, 20012: // resources and limits
+	case 10023, 10002, 10026, 10027, 10028, 10047, 10077, 10122, 10167, 20004, 20012, 20052: // resources and limits
 		return ErrNoSpace
 	case 10149:
 		return ErrNotFound

@@ -113,7 +113,7 @@ func answer(v any, err error) []byte {
 }
 
 func refuse(status int, format string, args ...any) error {
-	return &topics.Fault{Status: status, ErrCode: 20023, Text: fmt.Sprintf(format, args...)}
+	return &topics.Fault{Status: status, ErrCode: 20053, Text: fmt.Sprintf(format, args...)}
 }
 
 // nodes asks all other nodes the same and calls f with each answer.

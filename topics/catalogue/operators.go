@@ -141,9 +141,9 @@ const OperatorsMax = 1000
 
 // The refusals of operators.
 var (
-	FaultNoOperator       = &topics.Fault{Status: 404, ErrCode: 20020, Text: "there is no such operator"}
-	FaultOperatorChanged  = &topics.Fault{Status: 409, ErrCode: 20021, Text: "the operator has been changed meanwhile"}
-	FaultTooManyOperators = &topics.Fault{Status: 400, ErrCode: 20022, Text: "the account has as many operators as it may"}
+	FaultNoOperator       = &topics.Fault{Status: 404, ErrCode: 20050, Text: "there is no such operator"}
+	FaultOperatorChanged  = &topics.Fault{Status: 409, ErrCode: 20051, Text: "the operator has been changed meanwhile"}
+	FaultTooManyOperators = &topics.Fault{Status: 400, ErrCode: 20052, Text: "the account has as many operators as it may"}
 )
 
 func (o *Operator) valid() bool {

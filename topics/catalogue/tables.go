@@ -103,14 +103,14 @@ func (g *Group) Holds(node string) bool {
 
 // FaultNoGroup answers the creation of a topic for which no group takes topics now.
 // Whoever asks waits for one, or gives up; clients don't see it.
-var FaultNoGroup = &topics.Fault{Status: 503, ErrCode: 20010, Text: "no group of this many replicas takes topics yet"}
+var FaultNoGroup = &topics.Fault{Status: 503, ErrCode: 20040, Text: "no group of this many replicas takes topics yet"}
 
 // FaultStale refuses a change of a group that is not as it was when the change was
 // planned.
-var FaultStale = &topics.Fault{Status: 409, ErrCode: 20011, Text: "the group has changed meanwhile"}
+var FaultStale = &topics.Fault{Status: 409, ErrCode: 20041, Text: "the group has changed meanwhile"}
 
 // FaultNodeNotFound refuses a change of a node that nobody knows.
-var FaultNodeNotFound = &topics.Fault{Status: 404, ErrCode: 20012, Text: "node not found"}
+var FaultNodeNotFound = &topics.Fault{Status: 404, ErrCode: 20042, Text: "node not found"}
 
 // putNode enters a node, or notes its new address, with which come its tags. Its state is as the command says
 // or, without one, as it is.

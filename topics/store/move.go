@@ -64,13 +64,13 @@ type move struct {
 func (t *Topic) hidden() bool { return t.move.phase != moveNone }
 
 // CodeMoveStale is the code of the refusal of a step of a move that has ended here.
-const CodeMoveStale = 20020
+const CodeMoveStale = 20060
 
 // The refusals of steps.
 var (
 	faultMoveStale = topics.NewFault(409, CodeMoveStale, "that move of the topic has ended")
-	faultMoveOrder = topics.NewFault(409, 20021, "the copy of the topic is not where this step goes on")
-	faultMoveCopy  = topics.NewFault(500, 20022, "the copy of the topic is not what it was copied from")
+	faultMoveOrder = topics.NewFault(409, 20061, "the copy of the topic is not where this step goes on")
+	faultMoveCopy  = topics.NewFault(500, 20062, "the copy of the topic is not what it was copied from")
 )
 
 type moveBegin struct {

@@ -111,8 +111,8 @@ func (a *app) explainCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "explain CODE", Short: "Say what an error code of the broker means, and what to do", Args: args(1, 1, "an error code"),
 		Long: `Say what an error code means, why it comes and what to do about it. No broker is
-asked. Codes from 20000 are Herald's own, and some have several meanings, of different
-services. The exit code is 3 for a code that no broker of this version gives.`,
+asked. Codes from 20000 are Herald's own; one of them may come with several texts. The
+exit code is 3 for a code that no broker of this version gives.`,
 		Example: "  pubsub explain 10148\n  pubsub explain 20006 -o json",
 	}
 	cmd.RunE = func(cmd *cobra.Command, in []string) error {

@@ -22,16 +22,20 @@ var inSource = []*regexp.Regexp{
 
 func TestEveryErrorOfTheBrokerIsExplained(t *testing.T) {
 	texts := map[string]bool{}
-	codes := map[string]bool{}
+	codes, status := map[string]bool{}, map[string]string{}
 	for i, line := range strings.Split(strings.TrimSuffix(errorTable, "\n"), "\n") {
 		f := strings.Split(line, "\t")
 		if len(f) != 3 || f[2] == "" {
 			t.Fatalf("line %d of the table: %q", i+1, line)
 		}
-		if status, err := strconv.Atoi(f[1]); err != nil || status < 400 || status > 599 {
+		if n, err := strconv.Atoi(f[1]); err != nil || n < 400 || n > 599 {
 			t.Errorf("line %d of the table: status %q", i+1, f[1])
 		}
 		codes[f[0]], texts[f[0]+f[2]] = true, true
+		if own := f[0] >= "20000"; own && status[f[0]] != "" && status[f[0]] != f[1] {
+			t.Errorf("%s is of two kinds: status %s and %s", f[0], status[f[0]], f[1])
+		}
+		status[f[0]] = f[1]
 	}
 	seen := 0
 	for _, room := range []string{"broker", "topics"} {

@@ -313,17 +313,23 @@ func TestAutoChoosesWhatIsLess(t *testing.T) {
 	}
 	wait(t, "the output", func() (bool, string) { return same(f.any().output(), batch(t, text, f.any().input())) })
 	f.level(o.ID)
-	r := f.leader().reportOf(o.ID)
-	if s := r.Stats; s.DeltaBytes <= s.LogBytes || s.InBytes == 0 || s.Busy == 0 || s.Idle+s.Blocked == 0 || len(r.Loads) == 0 || s.Since.IsZero() {
-		t.Errorf("the figures say %+v, %+v", s, r.Loads)
-	}
-	calls := uint64(0)
-	for _, l := range r.Loads {
-		calls += l.Calls
-	}
-	if calls == 0 {
-		t.Error("no step was measured")
-	}
+	// They are those of the node that leads, from when it began to.
+	wait(t, "the figures", func() (bool, string) {
+		f.any().publish(record(rng, sent))
+		sent++
+		l := f.leader()
+		if l == nil {
+			return false, "nobody leads"
+		}
+		r := l.reportOf(o.ID)
+		calls := uint64(0)
+		for _, l := range r.Loads {
+			calls += l.Calls
+		}
+		s := r.Stats
+		return s.DeltaBytes > s.LogBytes && s.InBytes > 0 && s.Busy > 0 && s.Idle+s.Blocked > 0 && calls > 0 && !s.Since.IsZero(),
+			fmt.Sprintf("%+v, %+v", s, r.Loads)
+	})
 }
 
 // Who takes over says how long it took.

@@ -231,12 +231,15 @@ func TestSchedulesNeedTheRights(t *testing.T) {
 func TestAdvertisingNeedsTheRights(t *testing.T) {
 	s := start(t, sideDoors)
 	narrow := s.connect(t, "narrow")
-	if got := ask(t, narrow, "$HERALD.ADV.PUT", `{"name":"orders","subject":"orders.>","durable":{}}`); errCode(t, got) != 20015 {
+	if got := ask(t, narrow, "$HERALD.ADV.PUT", `{"name":"orders","subject":"ok.orders.>","durable":{}}`); errCode(t, got) != 20015 {
 		t.Errorf("a topic by advertising: %s", got)
+	}
+	if got := ask(t, narrow, "$HERALD.ADV.PUT", `{"name":"orders","subject":"orders.>","durable":{}}`); errCode(t, got) != 20022 {
+		t.Errorf("what it may not publish, advertised: %s", got)
 	}
 	must(t, narrow, "$HERALD.ADV.PUT", `{"name":"mine","subject":"ok.mine.>","durable":{"topic":"MINE"}}`)
 	// Changing it wants another right.
-	if got := ask(t, narrow, "$HERALD.ADV.PUT", `{"name":"mine","subject":"orders.>","durable":{"topic":"MINE"}}`); errCode(t, got) != 20015 {
+	if got := ask(t, narrow, "$HERALD.ADV.PUT", `{"name":"mine","subject":"ok.more.>","durable":{"topic":"MINE"}}`); errCode(t, got) != 20015 {
 		t.Errorf("a topic changed by advertising: %s", got)
 	}
 }

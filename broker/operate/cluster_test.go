@@ -6,6 +6,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -53,8 +54,18 @@ type fleet struct {
 
 func startFleet(t testing.TB) *fleet { return startFleetWith(t, func(*state.Options, *Options) {}) }
 
+// fleetsInShort are the tests of three nodes that run in short mode too, which is how the
+// race detector runs them.
+var fleetsInShort = []string{
+	"TestOutputIsThatOfTheBatchWhilePrimariesAreKilled", "TestADivergentStandbyIsRebuilt", "TestPassiveIsPreciseWhilePrimariesAreKilled",
+	"TestOutputsFollowTheirTopicsWhileNodesAreKilled", "TestTakingOverIsTimed",
+}
+
 func startFleetWith(t testing.TB, change func(*state.Options, *Options)) *fleet {
 	t.Helper()
+	if name, _, _ := strings.Cut(t.Name(), "/"); testing.Short() && !slices.Contains(fleetsInShort, name) {
+		t.Skip("SKIPPED: several nodes take long; without -short it runs")
+	}
 	f := &fleet{TB: t, dir: t.TempDir(), nodes: map[string]*place{}, change: change}
 	for range 3 {
 		n, err := peer.Open(peer.Options{Name: "x", Cluster: "x"})

@@ -22,7 +22,7 @@
 //
 // The files:
 //
-//   - engine.go: all units of a node, and what the state's hooks tell them
+//   - engine.go, sweep.go: all units of a node, what the state's hooks tell them, and what is left behind
 //   - unit.go, epoch.go: one operator on this node, what comes out of the log
 //   - primary.go, reading.go: reading, running and proposing
 //   - rebuild.go: the state of another replica
@@ -30,7 +30,8 @@
 //   - savepoint.go, savepointstore.go, shadow.go: states under a name, versions on trial
 //   - timing.go: how time goes, what standbys are given, whether they are the same
 //   - adverts.go: what outputs advertise
-//   - outbox.go: what goes to topics of other groups
-//   - instances.go, succession.go, rescale.go: several instances, and others in their place
+//   - outbox.go, lane.go: what goes to topics of other groups
+//   - instances.go, rescale.go: several instances
+//   - succession.go, share.go, follow.go: others in their place, what those take over, when
 //   - service.go, verbs.go, report.go, look.go: $HERALD.OP.> for any client
 package operate

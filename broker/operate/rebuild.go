@@ -156,6 +156,27 @@ func askedFor(body []byte) (k unitKey, at topics.Place, err error) {
 	return k, topics.Place{Epoch: binary.LittleEndian.Uint64(body[8:]), Seq: binary.LittleEndian.Uint64(body[16:])}, nil
 }
 
+// snapshotOf returns the state of an instance on this node and the epoch that it is of, for
+// others: never one that was found to differ. The snapshot must be closed.
+func (e *Engine) snapshotOf(k unitKey) (u *unit, s opstate.Snapshot, epoch uint64, err error) {
+	u = e.unit(k, nil)
+	if u == nil || u.store.Load() == nil {
+		return nil, nil, 0, fmt.Errorf("%w: operator %d", errNobody, k.id)
+	}
+	u.mu.Lock()
+	bad := u.quarantined
+	u.mu.Unlock()
+	st := u.store.Load()
+	epoch = st.Epoch()
+	if s, err = st.Snapshot(); err != nil {
+		return nil, nil, 0, err
+	}
+	if bad || st.Epoch() != epoch { // another one begins just now
+		return nil, nil, 0, errors.Join(fmt.Errorf("%w: operator %d is not to be given away now", errNobody, k.id), s.Close())
+	}
+	return u, s, epoch, nil
+}
+
 // answerPeers has other nodes given the state of operators.
 func (e *Engine) answerPeers() {
 	e.o.Peers.HandleStream(streamState, func(_ context.Context, from string, body []byte, w io.Writer) error {
@@ -163,21 +184,12 @@ func (e *Engine) answerPeers() {
 		if err != nil {
 			return err
 		}
-		u := e.unit(k, nil)
-		if u == nil || u.store.Load() == nil {
-			return fmt.Errorf("%w: operator %d", errNobody, k.id)
-		}
-		u.mu.Lock()
-		bad := u.quarantined
-		u.mu.Unlock()
-		s := u.store.Load()
-		snapshot, err := s.Snapshot()
+		u, snapshot, epoch, err := e.snapshotOf(k)
 		if err != nil {
 			return err
 		}
 		defer snapshot.Close()
-		epoch := s.Epoch()
-		if bad || epoch < at.Epoch || epoch == at.Epoch && snapshot.Seq() < at.Seq {
+		if epoch < at.Epoch || epoch == at.Epoch && snapshot.Seq() < at.Seq {
 			return fmt.Errorf("%w: it is at step %d of epoch %d here", errNobody, snapshot.Seq(), epoch)
 		}
 		e.o.Log.Debug("An operator's state is given to another node", "operator", u.op.Load().Name, "node", from, "step", snapshot.Seq())

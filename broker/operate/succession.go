@@ -1,19 +1,14 @@
 package operate
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"time"
 
 	"github.com/heraldmq/herald/operators/engine"
-	"github.com/heraldmq/herald/operators/graph"
-	opstate "github.com/heraldmq/herald/operators/state"
 	"github.com/heraldmq/herald/topics"
 	"github.com/heraldmq/herald/topics/catalogue"
 )
@@ -30,20 +25,6 @@ import (
 //	                in the next epoch, and those before are dropped
 //
 // So no record is worked on by two of them, or by none.
-
-// streamShare is how those that come ask for their share of a state: a shareRequest. The
-// answer is frames, only where the instance stands still at the cut.
-const streamShare = "op.share"
-
-type shareRequest struct {
-	ID    uint64            `json:"id"`
-	Slot  uint32            `json:"slot"`
-	Epoch uint64            `json:"epoch"`
-	Next  uint32            `json:"next"` // the layout that comes
-	Cut   []topics.Sequence `json:"cut"`
-	Index int               `json:"index"`
-	Of    int               `json:"of"`
-}
 
 // succeedEvery is how often it is looked how far a succession is.
 const succeedEvery = 50 * time.Millisecond
@@ -106,141 +87,6 @@ func (u *unit) making(o *catalogue.Operator) (halt uint32, rests bool, cut []top
 func (u *unit) coming() bool {
 	layout, _ := layoutOf(u.slot)
 	return layout > u.op.Load().Layout
-}
-
-// arrive gets the share of a unit that is to take over.
-func (u *unit) arrive() (time.Duration, error) {
-	o := u.op.Load()
-	if u.store.Load() == nil {
-		s, err := u.journal()
-		if err != nil {
-			return 0, err
-		}
-		u.store.Store(s)
-	}
-	st, n := u.store.Load(), o.Next
-	if n == nil || n.Cut == nil || st.Epoch() > o.Epoch {
-		u.epoch = st.Epoch()
-		return idle, nil
-	}
-	g, err := u.e.o.Compile(o.Account, n.Spec, n.IDs)
-	if err != nil {
-		return 0, fmt.Errorf("%w: operator %s, which takes over: %w", errCompile, o.Name, err)
-	}
-	began := time.Now()
-	_, index := layoutOf(u.slot)
-	var parts []opstate.Reader
-	for _, k := range instances(o) {
-		q := shareRequest{k.id, k.slot, o.Epoch, n.Layout, n.Cut, index, len(n.Groups)}
-		m, err := u.share1(o, &q)
-		if err != nil {
-			u.p.blocked = err.Error()
-			return succeedEvery, nil // it is not there yet, or its nodes aren't
-		}
-		var r opstate.Reader = m
-		if n.Kept != nil {
-			r = kept{m, n.Kept, false}
-		}
-		parts = append(parts, r)
-	}
-	m, err := engine.Inherit(g, parts...)
-	if err != nil {
-		return 0, err
-	}
-	if err := st.Begin(o.Epoch+1, m, 0); err != nil {
-		return 0, err
-	}
-	if err := st.Flush(); err != nil {
-		return 0, errors.Join(err, st.Begin(0, opstate.NewMemory(), 0)) // it is not ready
-	}
-	u.epoch, u.p.blocked = o.Epoch+1, ""
-	keys, size := st.Size()
-	u.note("info", "took %d keys of %d bytes over from %d instances in %s", keys, size, len(parts), time.Since(began).Round(time.Millisecond))
-	return idle, nil
-}
-
-// share1 fetches a share of one of the instances before, from whoever has it.
-func (u *unit) share1(o *catalogue.Operator, q *shareRequest) (*opstate.Memory, error) {
-	var b bytes.Buffer
-	err := u.e.giveShare(q, &b)
-	if err == nil {
-		m := opstate.NewMemory()
-		_, _, err = opstate.ReadFrames(bufio.NewReader(&b), m)
-		return m, err
-	}
-	g := u.e.state.Group(homeOf(o, q.Slot))
-	if u.e.o.Peers == nil || g == nil {
-		return nil, err
-	}
-	body, err := json.Marshal(q)
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(u.life, time.Minute)
-	defer cancel()
-	err = errNobody
-	for _, node := range g.Nodes() {
-		if node == u.e.o.Peers.Name() || node == "" {
-			continue
-		}
-		var m *opstate.Memory
-		if m, err = u.e.fetchShare(ctx, node, body); err == nil {
-			return m, nil
-		}
-	}
-	return nil, err
-}
-
-func (e *Engine) fetchShare(ctx context.Context, node string, body []byte) (*opstate.Memory, error) {
-	r, err := e.o.Peers.OpenStream(ctx, node, streamShare, body)
-	if err != nil {
-		return nil, fmt.Errorf("ask %s: %w", node, err)
-	}
-	defer r.Close()
-	m := opstate.NewMemory()
-	if _, _, err := opstate.ReadFrames(bufio.NewReader(r), m); err != nil {
-		return nil, fmt.Errorf("from %s: %w", node, err)
-	}
-	return m, nil
-}
-
-// shared is a share of a snapshot.
-type shared struct {
-	opstate.Snapshot
-	part opstate.Reader
-}
-
-func (s shared) Scan(from, to []byte, f func(key, v []byte) bool) error {
-	return s.part.Scan(from, to, f)
-}
-
-// Seq is never 0, which would say that more follows.
-func (s shared) Seq() uint64 { return max(s.Snapshot.Seq(), 1) }
-
-// giveShare gives a share of what an instance on this node has, if it stands still at the
-// cut.
-func (e *Engine) giveShare(q *shareRequest, w io.Writer) error {
-	u := e.unit(unitKey{q.ID, q.Slot}, nil)
-	if u == nil || u.store.Load() == nil {
-		return fmt.Errorf("%w: operator %d", errNobody, q.ID)
-	}
-	u.mu.Lock()
-	bad := u.quarantined
-	u.mu.Unlock()
-	st := u.store.Load()
-	s, err := st.Snapshot()
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	at, err := engine.StandingOf(s)
-	if err != nil {
-		return err
-	}
-	if bad || st.Epoch() != q.Epoch || !reaches(u.op.Load(), q.Next, q.Cut, &at) {
-		return fmt.Errorf("%w: instance %d is not at the cut here: it has read %v of %v", errNobody, q.Slot, at.Ends, q.Cut)
-	}
-	return opstate.WriteFrames(w, q.Epoch, shared{s, engine.Part(s, engine.Share{Index: q.Index, Of: q.Of})})
 }
 
 // stands is how far an operator's instances on this node are in its succession.
@@ -355,67 +201,4 @@ func (e *Engine) successions() {
 			e.o.Log.Warn("An operator's instances can't be replaced for now", "operator", o.Name, "error", err)
 		}
 	}
-}
-
-// first is what an operator's spec says of its first output, kept for as long as the spec
-// is the same.
-type first struct {
-	epoch uint64
-	topic string       // "": none, or the operator stays where it is
-	graph *graph.Graph // nil: none can be made
-}
-
-func (e *Engine) first(o *catalogue.Operator) first {
-	f, ok := e.firsts[o.ID]
-	if ok && f.epoch == o.Epoch {
-		return f
-	}
-	f = first{epoch: o.Epoch}
-	if g, err := e.compile(o); err == nil {
-		f.graph = g
-		if !forgetful(g) {
-			f.topic = firstTopic(g)
-		}
-	}
-	e.firsts[o.ID] = f
-	return f
-}
-
-// follow returns an operator that is to follow its first output to where that has moved,
-// nil when it is to stay.
-func (e *Engine) follow(o *catalogue.Operator) *catalogue.Operator {
-	f := e.first(o)
-	t, ok := e.state.Topic(o.Account, f.topic)
-	if f.topic == "" || !ok || t.Moving() || o.State == catalogue.Failed || o.Shadow != nil {
-		return nil
-	}
-	home, now := e.state.Group(o.Group), t.Group()
-	if home == now || home == nil || len(o.Groups) > 0 && home.Replicas() == now.Replicas() {
-		return nil
-	}
-	e.o.Log.Info("An operator follows its first output to another group", "operator", o.Name, "account", o.Account, "from", o.Group, "to", now.ID())
-	return e.replaced(o, now.ID(), len(o.Homes()))
-}
-
-func firstTopic(g *graph.Graph) string {
-	for i := range g.Sinks {
-		if g.Sinks[i].Topic != "" {
-			return g.Sinks[i].Topic
-		}
-	}
-	return ""
-}
-
-// replaced returns an operator with as many other instances of the same spec to come.
-func (e *Engine) replaced(o *catalogue.Operator, home topics.GroupID, instances int) *catalogue.Operator {
-	c := *o
-	c.Next = &catalogue.Succession{
-		Layout: o.Layout + 1, Groups: e.spread(home, instances), Version: o.Version, Spec: o.Spec, Digest: o.Digest, IDs: o.IDs,
-		Began: e.state.Now(),
-	}
-	if instances <= 1 {
-		c.Next.Groups = []topics.GroupID{home}
-	}
-	c.Revision++
-	return &c
 }

@@ -285,35 +285,54 @@ func WriteFrames(w io.Writer, epoch uint64, s Snapshot) error {
 	return err
 }
 
+// frame is one of a file or a stream, whole: its delta is a step's, or part of a state, or
+// the head of a step.
+type frame struct {
+	epoch, seq uint64
+	delta      []byte
+}
+
+func (f *frame) size() int64 { return frameHead + int64(len(f.delta)) }
+
+// frameBytesMax bounds a frame's delta.
+const frameBytesMax = 1 << 30
+
+// readFrame reads the next frame. The error is ErrDelta where there is none that is whole.
+func readFrame(r io.Reader) (f frame, err error) {
+	var head [frameHead]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return f, fmt.Errorf("%w: the state is cut short: %w", ErrDelta, err)
+	}
+	n := binary.LittleEndian.Uint32(head[:])
+	if n > frameBytesMax {
+		return f, fmt.Errorf("%w: a frame of %d bytes", ErrDelta, n)
+	}
+	f = frame{binary.LittleEndian.Uint64(head[8:]), binary.LittleEndian.Uint64(head[16:]), make([]byte, n)}
+	if _, err := io.ReadFull(r, f.delta); err != nil {
+		return f, fmt.Errorf("%w: the state is cut short: %w", ErrDelta, err)
+	}
+	if crc32.Update(crc32.Checksum(head[8:], castagnoli), castagnoli, f.delta)^n != binary.LittleEndian.Uint32(head[4:]) {
+		return f, fmt.Errorf("%w: a checksum is wrong", ErrDelta)
+	}
+	return f, nil
+}
+
 // ReadFrames fills a state with frames, up to the end or the first that isn't one, and
 // returns their epoch and length. ErrDelta tells that not even what was written first is
 // whole.
 func ReadFrames(r io.Reader, m *Memory) (epoch uint64, length int64, err error) {
 	whole := false
-	head := make([]byte, frameHead)
 	for {
-		if _, err := io.ReadFull(r, head); err != nil {
+		f, err := readFrame(r)
+		if err != nil {
 			break
 		}
-		n := binary.LittleEndian.Uint32(head)
-		if n > 1<<30 {
-			break
-		}
-		delta := make([]byte, n)
-		if _, err := io.ReadFull(r, delta); err != nil {
-			break
-		}
-		sum := crc32.Update(crc32.Checksum(head[8:], castagnoli), castagnoli, delta)
-		if sum^n != binary.LittleEndian.Uint32(head[4:]) {
-			break
-		}
-		seq := binary.LittleEndian.Uint64(head[16:])
-		if err := m.Apply(delta, seq); err != nil {
+		if err := m.Apply(f.delta, f.seq); err != nil {
 			return 0, 0, err
 		}
-		epoch = binary.LittleEndian.Uint64(head[8:])
-		whole = whole || n == 0 || seq > 0
-		length += frameHead + int64(n)
+		epoch = f.epoch
+		whole = whole || len(f.delta) == 0 || f.seq > 0
+		length += f.size()
 	}
 	if !whole {
 		return 0, 0, fmt.Errorf("%w: the state is cut short", ErrDelta)

@@ -2,10 +2,8 @@ package state
 
 import (
 	"bufio"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"os"
 )
@@ -20,24 +18,12 @@ type frameStream struct {
 
 // next returns the next frame's pairs, and whether it was the last.
 func (f *frameStream) next() (delta []byte, last bool, err error) {
-	head := make([]byte, frameHead)
-	if _, err := io.ReadFull(f.r, head); err != nil {
-		return nil, false, fmt.Errorf("%w: the state is cut short: %w", ErrDelta, err)
+	n, err := readFrame(f.r)
+	if err != nil {
+		return nil, false, err
 	}
-	n := binary.LittleEndian.Uint32(head)
-	if n > 1<<30 {
-		return nil, false, fmt.Errorf("%w: a frame of %d bytes", ErrDelta, n)
-	}
-	delta = make([]byte, n)
-	if _, err := io.ReadFull(f.r, delta); err != nil {
-		return nil, false, fmt.Errorf("%w: the state is cut short: %w", ErrDelta, err)
-	}
-	if crc32.Update(crc32.Checksum(head[8:], castagnoli), castagnoli, delta)^n != binary.LittleEndian.Uint32(head[4:]) {
-		return nil, false, fmt.Errorf("%w: a checksum is wrong", ErrDelta)
-	}
-	f.epoch = binary.LittleEndian.Uint64(head[8:])
-	f.seq = binary.LittleEndian.Uint64(head[16:])
-	return delta, f.seq > 0 || n == 0, nil
+	f.epoch, f.seq = n.epoch, n.seq
+	return n.delta, n.seq > 0 || len(n.delta) == 0, nil
 }
 
 // into reads the state into memory, as long as it isn't bigger than a bound; 0: whatever.

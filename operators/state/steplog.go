@@ -2,10 +2,8 @@ package state
 
 import (
 	"bufio"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"os"
 	"path/filepath"
@@ -46,26 +44,15 @@ func OpenStepLog(dir string, epoch, behind uint64) (*StepLog, error) {
 		return nil, fmt.Errorf("open the steps of an operator: %w", err)
 	}
 	l.file = f
-	r, head, length := bufio.NewReader(f), make([]byte, frameHead), int64(0)
+	r, length := bufio.NewReader(f), int64(0)
 	for {
-		if _, err := io.ReadFull(r, head); err != nil {
+		step, err := readFrame(r)
+		if err != nil {
 			break
 		}
-		n := binary.LittleEndian.Uint32(head)
-		if n > 1<<30 {
-			break
-		}
-		body := make([]byte, n)
-		if _, err := io.ReadFull(r, body); err != nil {
-			break
-		}
-		if crc32.Update(crc32.Checksum(head[8:], castagnoli), castagnoli, body)^n != binary.LittleEndian.Uint32(head[4:]) {
-			break
-		}
-		length += frameHead + int64(n)
-		seq := binary.LittleEndian.Uint64(head[16:])
-		if last := l.last(behind); binary.LittleEndian.Uint64(head[8:]) == epoch && seq == last+1 {
-			l.steps, l.bytes = append(l.steps, Logged{seq, body}), l.bytes+len(body)
+		length += step.size()
+		if step.epoch == epoch && step.seq == l.last(behind)+1 {
+			l.steps, l.bytes = append(l.steps, Logged{step.seq, step.delta}), l.bytes+len(step.delta)
 		}
 	}
 	if err := f.Truncate(length); err != nil {

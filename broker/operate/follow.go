@@ -39,11 +39,13 @@ func (e *Engine) follow(o *catalogue.Operator) *catalogue.Operator {
 		return nil
 	}
 	home, now := e.state.Group(o.Group), t.Group()
-	if home == now || home == nil || len(o.Groups) > 0 && home.Replicas() == now.Replicas() {
+	if home == now || home == nil || len(o.Groups) > 0 && home.Replicas() == now.Replicas() || o.Stays == now.ID() {
 		return nil
 	}
 	e.o.Log.Info("An operator follows its first output to another group", "operator", o.Name, "account", o.Account, "from", o.Group, "to", now.ID())
-	return e.replaced(o, now.ID(), len(o.Homes()))
+	c := e.replaced(o, now.ID(), len(o.Homes()))
+	c.Next.Follows = f.topic
+	return c
 }
 
 func firstTopic(g *graph.Graph) string {
@@ -59,7 +61,7 @@ func firstTopic(g *graph.Graph) string {
 func (e *Engine) replaced(o *catalogue.Operator, home topics.GroupID, instances int) *catalogue.Operator {
 	c := *o
 	c.Next = &catalogue.Succession{
-		Layout: o.Layout + 1, Groups: e.spread(home, instances), Version: o.Version, Spec: o.Spec, Digest: o.Digest, IDs: o.IDs,
+		Layout: o.NextLayout(), Groups: e.spread(home, instances), Version: o.Version, Spec: o.Spec, Digest: o.Digest, IDs: o.IDs,
 		Began: e.state.Now(),
 	}
 	if instances <= 1 {

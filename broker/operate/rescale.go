@@ -26,8 +26,13 @@ func (s *service) rescale(ctx context.Context, account string, r *Request) (any,
 			return nil, refuse(409, "it has failed, and its instances can't come to the same place: %s; resume it first", old.Error)
 		case old.Shadow != nil:
 			return nil, refuse(409, "a shadow runs beside it: promote or discard it first")
-		case len(old.Homes()) == r.Partitions:
+		case len(old.Homes()) == r.Partitions && old.Stays == 0:
 			return Deployed{Operator: old}, nil
+		case len(old.Homes()) == r.Partitions: // it follows its first output again
+			if r.Dry {
+				return Deployed{Operator: old}, nil
+			}
+			return s.change(ctx, account, r, func(o *catalogue.Operator) error { o.Stays = 0; return nil })
 		}
 		c, err := s.rescaled(old, r.Partitions)
 		if err != nil {
@@ -65,4 +70,25 @@ func (s *service) rescaled(old *catalogue.Operator, partitions int) (*catalogue.
 	c := s.e.replaced(old, old.Group, partitions)
 	c.Next.Spec, c.Next.Digest = g.JSON, hex.EncodeToString(g.Digest[:])
 	return c, nil
+}
+
+// cancel calls off that an operator's instances are replaced. Those there are go on where
+// they stand; that is one entry of the catalogue, as taking over is: whichever is first
+// counts. One that was following its first output stays where it is, until it is rescaled.
+func (s *service) cancel(ctx context.Context, account string, r *Request) (any, error) {
+	return s.change(ctx, account, r, func(o *catalogue.Operator) error {
+		n := o.Next
+		switch {
+		case n == nil && o.Laid == o.Epoch:
+			return refuse(409, "nothing is under way: the %d instances of epoch %d have taken over already, and what they have done can't be undone; rescale or update it again", len(o.Homes()), o.Epoch)
+		case n == nil:
+			return refuse(409, "nothing is under way: its instances are not being replaced")
+		}
+		*o = *o.Revoke()
+		o.Revision-- // change counts it
+		if t, ok := s.e.state.Topic(account, n.Follows); ok {
+			o.Stays = t.Group().ID()
+		}
+		return nil
+	})
 }

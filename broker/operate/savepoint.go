@@ -463,7 +463,7 @@ func (s *service) withSavepoint(ctx context.Context, account string, r *Request,
 		if len(old.Homes()) != len(o.Homes()) {
 			return nil, nil, refuse(400, "it has %d partitions, and the savepoint %d", len(old.Homes()), len(o.Homes()))
 		}
-		o.Group, o.Groups, o.Layout, o.Laid, o.Outbox = old.Group, old.Groups, old.Layout, old.Laid, old.Outbox
+		o.Lives(old)
 		o.Epoch, o.Revision = old.Epoch+1, old.Revision+1
 	}
 	o.From = &catalogue.Origin{Epoch: o.Epoch, Operator: p.Operator, Savepoint: p.Name, Object: p.Object}

@@ -41,7 +41,8 @@ func (u *unit) arrive() (time.Duration, error) {
 		u.store.Store(s)
 	}
 	st, n := u.store.Load(), o.Next
-	if n == nil || n.Cut == nil || st.Epoch() > o.Epoch {
+	layout, index := layoutOf(u.slot)
+	if n == nil || n.Layout != layout || n.Cut == nil || st.Epoch() > o.Epoch {
 		u.epoch = st.Epoch()
 		return idle, nil
 	}
@@ -50,7 +51,6 @@ func (u *unit) arrive() (time.Duration, error) {
 		return 0, fmt.Errorf("%w: operator %s, which takes over: %w", errCompile, o.Name, err)
 	}
 	began := time.Now()
-	_, index := layoutOf(u.slot)
 	var parts []opstate.Reader
 	for _, k := range instances(o) {
 		q := shareRequest{k.id, k.slot, o.Epoch, n.Layout, n.Cut, index, len(n.Groups)}

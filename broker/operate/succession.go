@@ -68,7 +68,7 @@ func (u *unit) making(o *catalogue.Operator) (halt uint32, rests bool, cut []top
 	}
 	n := o.Next
 	switch {
-	case n == nil && halted == 0:
+	case n == nil && halted <= o.Revoked: // for nobody, or for those that were called off
 		return 0, false, nil, nil
 	case n != nil && halted != n.Layout:
 		return n.Layout, false, nil, nil

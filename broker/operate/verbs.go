@@ -50,7 +50,7 @@ func (s *service) verbs() map[string]handler {
 	}
 	return map[string]handler{
 		"DEPLOY": read(s.deploy), "UPDATE": read(s.update), "LIST": read(s.list), "INFO": read(s.info), "GRAPH": read(s.graph),
-		"PAUSE": read(s.pause), "RESUME": read(s.resume), "REMOVE": read(s.remove), "RESCALE": read(s.rescale), "LOGS": read(s.logs), "STATE": read(s.state),
+		"PAUSE": read(s.pause), "RESUME": read(s.resume), "REMOVE": read(s.remove), "RESCALE": read(s.rescale), "CANCEL": read(s.cancel), "LOGS": read(s.logs), "STATE": read(s.state),
 		"SAVEPOINT.CREATE": read(s.savepointCreate), "SAVEPOINT.LIST": read(s.savepointList), "SAVEPOINT.INFO": read(s.savepointInfo),
 		"SAVEPOINT.REMOVE": read(s.savepointRemove), "RESTORE": read(s.restore), "PROMOTE": read(s.promote), "DISCARD": read(s.discard),
 	}
@@ -208,7 +208,7 @@ func (s *service) update(ctx context.Context, account string, r *Request) (any, 
 	if rescales && r.Reset {
 		return nil, refuse(400, "it has %d partitions and is to have %d: rescale it first (pubsub operator rescale %s %d), then reset it", len(old.Homes()), max(g.Partitions, 1), o.Name, max(g.Partitions, 1))
 	}
-	o.Group, o.Groups, o.Layout, o.Laid, o.Outbox = old.Group, old.Groups, old.Layout, old.Laid, old.Outbox
+	o.Lives(old)
 	o.Epoch, o.Revision = old.Epoch+1, old.Revision+1
 	if r.Reset && old.Lost {
 		o.Outbox = o.Epoch

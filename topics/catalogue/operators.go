@@ -47,6 +47,11 @@ type Operator struct {
 	Laid uint64 `json:"laid,omitempty"`
 	// Next is what it is about to become; nil: nothing else.
 	Next *Succession `json:"next,omitempty"`
+	// Revoked is the highest layout that was called off before it took over; its number is
+	// never used again.
+	Revoked uint32 `json:"revoked,omitempty"`
+	// Stays is the group of its first output that it isn't to follow; 0: it follows.
+	Stays topics.GroupID `json:"stays,omitempty"`
 	// Outbox numbers what is sent to other groups: the epoch in which it was begun anew,
 	// because what had been sent was lost; 0: never.
 	Outbox uint64 `json:"outbox,omitempty"`
@@ -88,10 +93,29 @@ type Succession struct {
 	IDs     map[string]uint16 `json:"ids,omitempty"`
 	// Kept is whose state is taken over: places of steps; nil: everybody's.
 	Kept []uint16 `json:"kept,omitempty"`
+	// Follows is the topic whose group they are to live in; "": that isn't why they come.
+	Follows string `json:"follows,omitempty"`
 	// Cut is up to where each input is read by those before; nil: that isn't known yet.
 	Cut   []topics.Sequence `json:"cut,omitempty"`
 	Began topics.Nanos      `json:"began,omitempty"`
 }
+
+// Lives makes the operator, another version of old, live where old does.
+func (o *Operator) Lives(old *Operator) {
+	o.Group, o.Groups, o.Layout, o.Laid = old.Group, old.Groups, old.Layout, old.Laid
+	o.Revoked, o.Stays, o.Outbox = old.Revoked, old.Stays, old.Outbox
+}
+
+// Revoke returns the operator as it is once those that come are called off.
+func (o *Operator) Revoke() *Operator {
+	r := *o
+	r.Revoked, r.Next = r.Next.Layout, nil
+	r.Revision++
+	return &r
+}
+
+// NextLayout returns a number for other instances, one that has never been used.
+func (o *Operator) NextLayout() uint32 { return max(o.Layout, o.Revoked) + 1 }
 
 // Succeed returns the operator as it is once those that come have taken over.
 func (o *Operator) Succeed() *Operator {
@@ -103,7 +127,7 @@ func (o *Operator) Succeed() *Operator {
 	}
 	s.Version, s.Spec, s.Digest, s.IDs = n.Version, n.Spec, n.Digest, n.IDs
 	s.Epoch++
-	s.Laid, s.Kept, s.Skip, s.Next, s.Shadow = s.Epoch, []uint16{}, nil, nil, nil
+	s.Laid, s.Kept, s.Skip, s.Next, s.Shadow, s.Stays = s.Epoch, []uint16{}, nil, nil, nil, 0
 	s.Revision++
 	return &s
 }

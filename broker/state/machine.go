@@ -2,6 +2,7 @@ package state
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -15,6 +16,15 @@ import (
 type results struct {
 	publishes []topics.PublishResult
 	others    []any
+}
+
+// stored appends the results of n publishes that were stored under sequences from first on.
+func (r *results) stored(first topics.Sequence, n int) {
+	at := len(r.publishes)
+	r.publishes = slices.Grow(r.publishes, n)[:at+n] // what is beyond the length is zero: see put
+	for i := range r.publishes[at:] {
+		r.publishes[at+i].Sequence = first + topics.Sequence(i)
+	}
 }
 
 // resultPool keeps a few results; those of entries that others proposed are
@@ -167,6 +177,14 @@ func (m *dataMachine) applyRecords(entry []byte, records int, r *results) error 
 	chain := uint32(0) // of the next publish; 0: none
 	var broken map[uint32]bool
 	for ; records > 0; records-- {
+		if chain == 0 && m.limits == nil {
+			if first, n, next := m.data.PublishRun(off, records); n > 0 {
+				r.stored(first, n)
+				records -= n - 1
+				off = next
+				continue
+			}
+		}
 		kind, body, next, err := topics.NextRecord(entry, off)
 		if err != nil {
 			return err

@@ -36,6 +36,10 @@ func benchEntry(n, nTopics int, subjects func(i int) string) []byte {
 func applyAll(s *Store, index topics.Index, now topics.Nanos, entry []byte) {
 	s.Begin(index, now, entry)
 	for off := topics.EntryHeader; off < len(entry); {
+		if _, n, next := s.PublishRun(off, 1<<30); n > 0 {
+			off = next
+			continue
+		}
 		_, body, next, _ := topics.NextRecord(entry, off)
 		p, _ := topics.ParsePublish(body)
 		if r := s.Publish(off, p); r.Fault != nil {

@@ -32,20 +32,36 @@ func (f *feeder) apply(entry []byte) (results []topics.PublishResult) {
 	}
 	f.s.Begin(f.index, now, entry)
 	defer f.s.End()
-	off := topics.EntryHeader
-	for range records {
-		_, body, next, err := topics.NextRecord(entry, off)
-		if err != nil {
-			f.t.Fatal(err)
+	return publishAll(f.t, f.s, entry, int(records))
+}
+
+// publishAll applies the publishes of an entry as broker/state does.
+func publishAll(t fataler, s *Store, entry []byte, records int) (results []topics.PublishResult) {
+	for off := topics.EntryHeader; len(results) < records; {
+		first, n, next := s.PublishRun(off, records-len(results))
+		for i := range n {
+			results = append(results, topics.PublishResult{Sequence: first + topics.Sequence(i)})
 		}
-		p, err := topics.ParsePublish(body)
-		if err != nil {
-			f.t.Fatal(err)
+		if off = next; n > 0 {
+			continue
 		}
-		results = append(results, f.s.Publish(off, p))
+		r, next := publishOne(t, s, entry, off)
+		results = append(results, r)
 		off = next
 	}
 	return results
+}
+
+func publishOne(t fataler, s *Store, entry []byte, off int) (topics.PublishResult, int) {
+	_, body, next, err := topics.NextRecord(entry, off)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := topics.ParsePublish(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.Publish(off, p), next
 }
 
 // do runs f between Begin and End.

@@ -93,6 +93,15 @@ func (t *subjectTable) addAt(i uint32, seq topics.Sequence) {
 	e.count++
 }
 
+// addedRun counts n more messages of a subject, of which last is the highest sequence so
+// far. Only for tables without histories.
+func (t *subjectTable) addedRun(i uint32, last topics.Sequence, n int) {
+	e := &t.entries[i]
+	e.last = last
+	e.loose &^= looseLast
+	e.count += uint64(n)
+}
+
 // addRun counts messages of a subject that are later than all before. Only for
 // tables without histories.
 func (t *subjectTable) addRun(name string, first, last topics.Sequence, count uint64) {

@@ -74,9 +74,11 @@ func (t *tail) slotOf(r ref) *slot {
 // again here.
 const (
 	recordLength  = 1
+	recordFlags   = topics.RecordHeader + 8
 	recordSubject = topics.RecordHeader + 9
 	recordHeader  = topics.RecordHeader + 11
-	recordBody    = topics.RecordHeader + 15
+	recordBody    = topics.RecordHeader + publishFixed
+	publishFixed  = 15 // bytes of a publish's body before its subject
 )
 
 // lengths returns the lengths of the parts of the record at off.

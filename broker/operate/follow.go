@@ -35,7 +35,7 @@ func (e *Engine) first(o *catalogue.Operator) first {
 func (e *Engine) follow(o *catalogue.Operator) *catalogue.Operator {
 	f := e.first(o)
 	t, ok := e.state.Topic(o.Account, f.topic)
-	if f.topic == "" || !ok || t.Moving() || o.State == catalogue.Failed || o.Shadow != nil {
+	if f.topic == "" || !ok || t.Moving() || o.State == catalogue.Failed {
 		return nil
 	}
 	home, now := e.state.Group(o.Group), t.Group()
@@ -62,7 +62,7 @@ func (e *Engine) replaced(o *catalogue.Operator, home topics.GroupID, instances 
 	c := *o
 	c.Next = &catalogue.Succession{
 		Layout: o.NextLayout(), Groups: e.spread(home, instances), Version: o.Version, Spec: o.Spec, Digest: o.Digest, IDs: o.IDs,
-		Began: e.state.Now(),
+		Shadow: o.Shadow, Began: e.state.Now(),
 	}
 	if instances <= 1 {
 		c.Next.Groups = []topics.GroupID{home}

@@ -5,7 +5,9 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 
+	"github.com/heraldmq/herald/operators/graph"
 	"github.com/heraldmq/herald/topics/catalogue"
 )
 
@@ -24,8 +26,6 @@ func (s *service) rescale(ctx context.Context, account string, r *Request) (any,
 			return nil, refuse(409, "its instances are being replaced already; try again in a moment")
 		case old.State == catalogue.Failed:
 			return nil, refuse(409, "it has failed, and its instances can't come to the same place: %s; resume it first", old.Error)
-		case old.Shadow != nil:
-			return nil, refuse(409, "a shadow runs beside it: promote or discard it first")
 		case len(old.Homes()) == r.Partitions && old.Stays == 0:
 			return Deployed{Operator: old}, nil
 		case len(old.Homes()) == r.Partitions: // it follows its first output again
@@ -49,18 +49,10 @@ func (s *service) rescale(ctx context.Context, account string, r *Request) (any,
 	}
 }
 
-// rescaled returns an operator that is to have another number of instances.
+// rescaled returns an operator that is to have another number of instances. A shadow gets as
+// many, and begins again with them.
 func (s *service) rescaled(old *catalogue.Operator, partitions int) (*catalogue.Operator, error) {
-	var spec map[string]json.RawMessage
-	if err := json.Unmarshal(old.Spec, &spec); err != nil {
-		return nil, refuse(400, "its spec can't be read: %v", err)
-	}
-	spec["partitions"], _ = json.Marshal(partitions) // can't fail
-	text, err := json.Marshal(spec)
-	if err != nil {
-		return nil, err
-	}
-	g, err := s.e.o.Compile(old.Account, text, old.IDs)
+	g, err := s.divided(old.Account, old.Spec, old.IDs, partitions)
 	if err != nil {
 		return nil, refuse(400, "%v", err)
 	}
@@ -69,7 +61,30 @@ func (s *service) rescaled(old *catalogue.Operator, partitions int) (*catalogue.
 	}
 	c := s.e.replaced(old, old.Group, partitions)
 	c.Next.Spec, c.Next.Digest = g.JSON, hex.EncodeToString(g.Digest[:])
+	if old.Shadow != nil {
+		g, err := s.divided(old.Account, old.Shadow.Spec, old.Shadow.IDs, partitions)
+		if err != nil {
+			return nil, refuse(400, "the shadow beside it can't be rescaled with it: %v; discard it first", err)
+		}
+		sh := *old.Shadow
+		sh.Spec, sh.Digest = g.JSON, hex.EncodeToString(g.Digest[:])
+		c.Next.Shadow = &sh
+	}
 	return c, nil
+}
+
+// divided makes the graph of a spec with another number of partitions.
+func (s *service) divided(account string, spec json.RawMessage, ids map[string]uint16, partitions int) (*graph.Graph, error) {
+	var keys map[string]json.RawMessage
+	if err := json.Unmarshal(spec, &keys); err != nil {
+		return nil, fmt.Errorf("its spec can't be read: %w", err)
+	}
+	keys["partitions"], _ = json.Marshal(partitions) // can't fail
+	text, err := json.Marshal(keys)
+	if err != nil {
+		return nil, err
+	}
+	return s.e.o.Compile(account, text, ids)
 }
 
 // cancel calls off that an operator's instances are replaced. Those there are go on where

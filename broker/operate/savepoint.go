@@ -221,6 +221,7 @@ const (
 	stepNew     = "new"
 	stepKept    = "kept"
 	stepDropped = "dropped"
+	stepShadow  = "the shadow's"
 )
 
 // fits tells which steps keep the state that they have with another graph: those of the

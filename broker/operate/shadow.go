@@ -2,6 +2,8 @@ package operate
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"time"
 
@@ -15,7 +17,8 @@ import (
 // A shadow is another version of an operator that runs beside it, where it is led: on the
 // same records, clock and decisions, one committed step after the other. What it gives is
 // compared with what the operator gives, and goes nowhere. It begins with the state that an
-// update would keep; after a change of the lead it begins again.
+// update would keep; after a change of the lead, and where the instances are replaced, it
+// begins again.
 
 // ShadowReport is how a shadow compares. Rows are told apart by topic, subject and payload,
 // whichever step they come in.
@@ -57,7 +60,7 @@ func (u *unit) tendShadow() {
 	if u.shadow != nil && (o.Shadow == nil || o.Shadow.Digest != u.shadow.digest || !u.group.IsLeader() || u.inst == nil || u.shadow.seq != u.inst.Committed()) {
 		u.endShadow()
 	}
-	if u.shadow != nil || o.Shadow == nil || u.inst == nil || !u.group.IsLeader() || o.State != catalogue.Running {
+	if u.shadow != nil || o.Shadow == nil || u.inst == nil || !u.group.IsLeader() || o.State != catalogue.Running && o.Next == nil {
 		return
 	}
 	sh := &shadow{digest: o.Shadow.Digest, open: map[string]int{}, report: ShadowReport{Version: o.Shadow.Version, Since: time.Now().UTC()}}
@@ -66,6 +69,7 @@ func (u *unit) tendShadow() {
 		sh.report.Error = err.Error()
 		u.note("error", "the shadow can't be run: %v", err)
 	}
+	u.try(sh)
 	u.showShadow()
 }
 
@@ -94,11 +98,75 @@ func (u *unit) beginShadow(sh *shadow, o *catalogue.Operator) (err error) {
 	return err
 }
 
+// trial is what a shadow remembers, for those that take over from it.
+type trial struct {
+	digest string
+	st     *opstate.Durable
+	err    string // it has stopped
+}
+
+// try shows what the shadow remembers to others than the unit's goroutine.
+func (u *unit) try(sh *shadow) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.trial = &trial{sh.digest, sh.st, sh.report.Error}
+}
+
+// trialOf returns what a shadow remembers after a step; it must be closed.
+func (u *unit) trialOf(digest string, seq uint64) (opstate.Snapshot, error) {
+	u.mu.Lock()
+	t := u.trial
+	u.mu.Unlock()
+	if t == nil || t.digest != digest {
+		return nil, fmt.Errorf("%w: no shadow runs here", errNobody)
+	}
+	if t.err != "" {
+		return nil, fmt.Errorf("%w: the shadow has stopped: %s", errNobody, t.err)
+	}
+	s, err := t.st.Snapshot()
+	if err == nil && s.Seq() != seq {
+		err = errors.Join(fmt.Errorf("%w: the shadow is at step %d of %d", errNobody, s.Seq(), seq), s.Close())
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// promoted is the state of steps as a shadow has it, and what the engine keeps for itself as
+// the operator has it: both have read the same.
+type promoted struct {
+	own, steps opstate.Reader
+}
+
+func (p promoted) Get(key []byte) ([]byte, bool, error) {
+	if _, own := engine.OfNode(key); own {
+		return p.own.Get(key)
+	}
+	return p.steps.Get(key)
+}
+
+func (p promoted) Scan(from, to []byte, f func(key, v []byte) bool) error {
+	more := true
+	pick := func(r opstate.Reader, wantOwn bool) error {
+		return r.Scan(from, to, func(key, v []byte) bool {
+			if _, own := engine.OfNode(key); own == wantOwn {
+				more = f(key, v)
+			}
+			return more
+		})
+	}
+	if err := pick(p.own, true); err != nil || !more {
+		return err
+	}
+	return pick(p.steps, false)
+}
+
 func (u *unit) endShadow() {
 	sh := u.shadow
 	u.shadow = nil
 	u.mu.Lock()
-	u.compared = nil
+	u.compared, u.trial = nil, nil
 	u.mu.Unlock()
 	if sh.st != nil {
 		if err := sh.st.Remove(); err != nil {
@@ -120,6 +188,7 @@ func (u *unit) follow(f *flight) {
 	outputs, err := sh.inst.Follow(f.step, f.arrivals)
 	if err != nil {
 		sh.report.Error = err.Error()
+		u.try(sh)
 		u.note("warn", "the shadow has stopped: %v", err)
 		return
 	}
@@ -218,18 +287,50 @@ func (s *service) shadowed(ctx context.Context, account string, r *Request) (any
 	return d, nil
 }
 
-// promote puts the shadow in the operator's place, as an update to it does.
+// promote puts the shadow in the operator's place: other instances come, as if it were
+// rescaled, and take over what the shadow remembers at the place where the operator stops.
+// With a recovery that keeps no state at standbys it is an update, and new steps begin anew.
 func (s *service) promote(ctx context.Context, account string, r *Request) (any, error) {
-	o := s.e.state.Operator(account, r.Name)
+	old := s.e.state.Operator(account, r.Name)
 	switch {
-	case o == nil:
+	case old == nil:
 		return nil, catalogue.FaultNoOperator
-	case o.Shadow == nil:
+	case old.Shadow == nil:
 		return nil, refuse(409, "operator %s has no shadow", r.Name)
+	case old.State == catalogue.Failed && len(old.Homes()) > 1:
+		return nil, refuse(409, "it has failed, and its instances can't come to the same place: %s; resume it first", old.Error)
+	}
+	for _, rep := range s.reports(ctx, account, old) {
+		if rep.Leads && rep.Shadow != nil && rep.Shadow.Error != "" {
+			return nil, refuse(409, "the shadow has stopped: %s; discard it, or update the operator to its version", rep.Shadow.Error)
+		}
 	}
 	up := *r
-	up.Spec, up.Shadow = string(o.Shadow.Spec), false
-	return s.update(ctx, account, &up)
+	up.Spec, up.Shadow, up.Dry = string(old.Shadow.Spec), false, true
+	v, err := s.update(ctx, account, &up)
+	if err != nil {
+		return nil, err
+	}
+	d := v.(Deployed)
+	if g, err := s.e.compile(old); err != nil || forgetful(g) || d.Operator.Next != nil {
+		up.Dry = r.Dry
+		return s.update(ctx, account, &up)
+	}
+	for step, fate := range d.Steps {
+		if fate != stepDropped {
+			d.Steps[step] = stepShadow
+		}
+	}
+	if r.Dry {
+		return d, nil
+	}
+	o := d.Operator
+	c := s.e.replaced(old, old.Group, len(old.Homes()))
+	c.Next.Version, c.Next.Spec, c.Next.Digest, c.Next.IDs = o.Version, o.Spec, o.Digest, o.IDs
+	c.Next.Groups, c.Next.Shadow, c.Next.Promotes = old.Homes(), nil, old.Shadow.Digest
+	c.State, c.Error, c.At = catalogue.Running, "", nil
+	d.Operator, err = s.e.state.PutOperator(ctx, c)
+	return d, err
 }
 
 // discard ends the shadow.
@@ -239,6 +340,14 @@ func (s *service) discard(ctx context.Context, account string, r *Request) (any,
 			return refuse(409, "operator %s has no shadow", r.Name)
 		}
 		o.Shadow = nil
+		if o.Next != nil {
+			if o.Next.Promotes != "" {
+				return refuse(409, "the shadow is being promoted: call that off first (rescale --cancel)")
+			}
+			n := *o.Next
+			n.Shadow = nil
+			o.Next = &n
+		}
 		return nil
 	})
 }

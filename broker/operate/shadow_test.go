@@ -2,9 +2,12 @@ package operate
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/heraldmq/herald/topics/catalogue"
 )
 
 // compared waits until the shadow has followed the operator to so many rows of it.
@@ -85,11 +88,159 @@ func TestAShadowSaysWhatWouldDiffer(t *testing.T) {
 	// Promoted, it takes over at one step.
 	p.must(s.update(t.Context(), "A", &Request{Spec: more, Shadow: true}))
 	d := p.must(s.promote(t.Context(), "A", &Request{Name: "counts"})).(Deployed)
-	if d.Operator.Epoch != 2 || d.Operator.Shadow != nil || d.Steps["aggregate_1"] != stepKept {
-		t.Errorf("promoted: %+v %v", d.Operator, d.Steps)
+	if d.Operator.Next == nil || d.Steps["aggregate_1"] != stepShadow {
+		t.Errorf("to be promoted: %+v %v", d.Operator, d.Steps)
+	}
+	if o := p.promoted("counts"); o.Epoch != 2 || o.Shadow != nil {
+		t.Errorf("promoted: %+v", o)
 	}
 	publish(2)
 	if got := p.lines(9)[8]; got != `out.a {"k":"a","n":9,"total":47}` {
 		t.Errorf("after the promotion comes %s", got)
 	}
+}
+
+// promoted waits until a promotion is over.
+func (p *place) promoted(name string) (o *catalogue.Operator) {
+	p.Helper()
+	wait(p, "the promotion", func() (bool, string) {
+		o = p.Operator("A", name)
+		return o.Next == nil && o.Shadow == nil, fmt.Sprintf("%+v", o)
+	})
+	return o
+}
+
+const tallying = `
+operator: parted
+partitions: %d
+state: {backend: %s}
+inputs: [{topic: IN}]
+steps:
+  - {name: some, filter: v > 2}
+  - key: k
+  - aggregate: { n: count(), total: sum(v) }
+outputs: [{topic: OUT, subject: 'out.{k}', from: aggregate_1}]
+`
+
+// tallied is a version with another step, which counts all records.
+func tallied(text string) string {
+	return strings.NewReplacer("outputs: [", "  - {name: every, from: IN, key: k}\n  - {name: tally, aggregate: {m: count()}}\noutputs: [{topic: FAR, subject: 'far.{k}', from: tally}, ").Replace(text)
+}
+
+// What a step that only the shadow has gathered is there once it is promoted, and what the
+// operator reads meanwhile is worked on once.
+func TestAPromotedShadowKeepsWhatItHasGathered(t *testing.T) {
+	for _, parts := range []int{1, 3} {
+		for _, backend := range []string{"memory", "pebble"} {
+			t.Run(fmt.Sprint(parts, backend), func(t *testing.T) {
+				p := openWith(t, t.TempDir(), nil, compile, groupsOf(4, 0))
+				defer p.close()
+				p.spread(1, 1, 1, 1)
+				text := fmt.Sprintf(tallying, parts, backend)
+				p.deploy(text)
+				s := &p.ops.service
+				rng := rand.New(rand.NewPCG(5, uint64(parts)))
+				publish := func(n int) {
+					for range n {
+						p.publish(fmt.Sprintf(`{"k":"k%d","v":%d}`, rng.IntN(9), rng.IntN(10)))
+					}
+				}
+				publish(60)
+				p.parted(text, "OUT")
+				p.must(s.update(t.Context(), "A", &Request{Spec: tallied(text), Shadow: true}))
+				wait(t, "the shadows", func() (bool, string) {
+					n := 0
+					for _, u := range p.ops.all() {
+						if u.report().Shadow != nil {
+							n++
+						}
+					}
+					return n == parts, fmt.Sprint(n)
+				})
+				publish(100)
+				p.parted(text, "OUT")
+				p.must(s.promote(t.Context(), "A", &Request{Name: "parted"}))
+				publish(100)
+				p.promoted("parted")
+				publish(30)
+				p.parted(text, "OUT")
+				// The tally is of all records behind the first 60: what came before the promotion is
+				// counted, and comes out behind it only.
+				m := map[string]int{}
+				want := map[string]int{}
+				for _, b := range p.bodies()[60:] {
+					want[b[6:8]]++
+				}
+				last := map[string]int{}
+				wait(t, "the tallies", func() (bool, string) {
+					clear(m)
+					clear(last)
+					for _, line := range p.outputOf("FAR") {
+						k, n := "", 0
+						if _, err := fmt.Sscanf(line[strings.Index(line, "{"):], `{"k":"k%1s","m":%d}`, &k, &n); err != nil {
+							return false, err.Error() + ": " + line
+						}
+						if k = "k" + k; m[k] > 0 && n != last[k]+1 {
+							t.Fatalf("%s comes after %d", line, last[k])
+						}
+						m[k]++
+						last[k] = n
+					}
+					return fmt.Sprint(last) == fmt.Sprint(want), fmt.Sprint(last, " instead of ", want)
+				})
+				before := 0
+				for k := range want {
+					before += want[k] - m[k]
+				}
+				if before < 100 || before > 200 {
+					t.Errorf("%d records were gathered before the promotion", before)
+				}
+			})
+		}
+	}
+}
+
+// An operator with a shadow is rescaled with it: the shadow begins again beside the new
+// instances.
+func TestAnOperatorIsRescaledWithItsShadow(t *testing.T) {
+	p := openWith(t, t.TempDir(), nil, compile, groupsOf(4, 0))
+	defer p.close()
+	p.spread(1, 1, 1, 1)
+	text := fmt.Sprintf(tallying, 1, "auto")
+	p.deploy(text)
+	s := &p.ops.service
+	publish := func(n int) {
+		for i := range n {
+			p.publish(fmt.Sprintf(`{"k":"k%d","v":%d}`, i%9, i%10))
+		}
+	}
+	publish(40)
+	p.must(s.update(t.Context(), "A", &Request{Spec: tallied(text), Shadow: true}))
+	p.rescale(3)
+	publish(40)
+	p.rescaledTo(3)
+	o := p.Operator("A", "parted")
+	if o.Shadow == nil || !strings.Contains(string(o.Shadow.Spec), `"partitions":3`) {
+		t.Fatalf("the shadow is %+v", o.Shadow)
+	}
+	shadows := func() (n int, same uint64) {
+		for _, u := range p.ops.all() {
+			if r := u.report().Shadow; r != nil && r.Error == "" {
+				n, same = n+1, same+r.Same
+			}
+		}
+		return n, same
+	}
+	wait(t, "three shadows", func() (bool, string) { n, _ := shadows(); return n == 3, fmt.Sprint(n) })
+	publish(40)
+	wait(t, "rows that are compared", func() (bool, string) { _, same := shadows(); return same >= 20, fmt.Sprint(same) })
+	if _, err := s.promote(t.Context(), "A", &Request{Name: "parted"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.discard(t.Context(), "A", &Request{Name: "parted"}); err != nil && !strings.Contains(err.Error(), "is being promoted") && !strings.Contains(err.Error(), "no shadow") {
+		t.Errorf("discarded while it is promoted: %v", err)
+	}
+	p.promoted("parted")
+	publish(20)
+	p.parted(strings.Replace(text, "partitions: 3", "partitions: 1", 1), "OUT")
 }

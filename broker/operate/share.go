@@ -28,6 +28,8 @@ type shareRequest struct {
 	Cut   []topics.Sequence `json:"cut"`
 	Index int               `json:"index"`
 	Of    int               `json:"of"`
+	// Shadow is the digest of the shadow whose state is wanted; "": the instance's own.
+	Shadow string `json:"shadow,omitempty"`
 }
 
 // arrive gets the share of a unit that is to take over.
@@ -53,7 +55,7 @@ func (u *unit) arrive() (time.Duration, error) {
 	began := time.Now()
 	var parts []opstate.Reader
 	for _, k := range instances(o) {
-		q := shareRequest{k.id, k.slot, o.Epoch, n.Layout, n.Cut, index, len(n.Groups)}
+		q := shareRequest{k.id, k.slot, o.Epoch, n.Layout, n.Cut, index, len(n.Groups), n.Promotes}
 		m, err := u.shareOf(o, &q)
 		if err != nil {
 			u.p.blocked = err.Error()
@@ -154,5 +156,14 @@ func (e *Engine) giveShare(q *shareRequest, w io.Writer) error {
 	if epoch != q.Epoch || !reaches(u.op.Load(), q.Next, q.Cut, &at) {
 		return fmt.Errorf("%w: instance %d is not at the cut here: it has read %v of %v", errNobody, q.Slot, at.Ends, q.Cut)
 	}
-	return opstate.WriteFrames(w, q.Epoch, shared{s, engine.Part(s, engine.Share{Index: q.Index, Of: q.Of})})
+	var from opstate.Reader = s
+	if q.Shadow != "" {
+		trial, err := u.trialOf(q.Shadow, s.Seq())
+		if err != nil {
+			return err
+		}
+		defer trial.Close()
+		from = promoted{s, trial}
+	}
+	return opstate.WriteFrames(w, q.Epoch, shared{s, engine.Part(from, engine.Share{Index: q.Index, Of: q.Of})})
 }

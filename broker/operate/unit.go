@@ -67,6 +67,7 @@ type unit struct {
 	shown       Report
 	over        failover
 	compared    *ShadowReport
+	trial       *trial // the shadow's state
 	// trouble is how a proposal ended that wasn't taken.
 	trouble *trouble
 

@@ -233,7 +233,7 @@ func (s *service) update(ctx context.Context, account string, r *Request) (any, 
 	}
 	if rescales {
 		c := s.e.replaced(old, old.Group, max(g.Partitions, 1))
-		c.Next.Version, c.Next.Spec, c.Next.Digest, c.Next.IDs, c.Next.Kept = o.Version, o.Spec, o.Digest, o.IDs, o.Kept
+		c.Next.Version, c.Next.Spec, c.Next.Digest, c.Next.IDs, c.Next.Kept, c.Next.Shadow = o.Version, o.Spec, o.Digest, o.IDs, o.Kept, nil
 		o = c
 	}
 	if d.Operator = o; r.Dry {

@@ -93,6 +93,11 @@ type Succession struct {
 	IDs     map[string]uint16 `json:"ids,omitempty"`
 	// Kept is whose state is taken over: places of steps; nil: everybody's.
 	Kept []uint16 `json:"kept,omitempty"`
+	// Shadow is the version that runs beside it then; nil: none does.
+	Shadow *Shadow `json:"shadow,omitempty"`
+	// Promotes is the digest of the shadow whose state they take over; "": that of the
+	// operator.
+	Promotes string `json:"promotes,omitempty"`
 	// Follows is the topic whose group they are to live in; "": that isn't why they come.
 	Follows string `json:"follows,omitempty"`
 	// Cut is up to where each input is read by those before; nil: that isn't known yet.
@@ -127,7 +132,7 @@ func (o *Operator) Succeed() *Operator {
 	}
 	s.Version, s.Spec, s.Digest, s.IDs = n.Version, n.Spec, n.Digest, n.IDs
 	s.Epoch++
-	s.Laid, s.Kept, s.Skip, s.Next, s.Shadow, s.Stays = s.Epoch, []uint16{}, nil, nil, nil, 0
+	s.Laid, s.Kept, s.Skip, s.Next, s.Shadow, s.Stays = s.Epoch, []uint16{}, nil, nil, n.Shadow, 0
 	s.Revision++
 	return &s
 }

@@ -34,6 +34,11 @@ type Options struct {
 	Note      func(format string, args ...any)
 	// Executable is run for each node; "" is this one.
 	Executable string
+	// Pause is how long a node that ended stays down, so that what that does can be seen;
+	// 0: three seconds.
+	Pause time.Duration
+	// Started is told of each process that was started, by any goroutine; nil: nobody is.
+	Started func(Member)
 }
 
 // Member is a node that runs.
@@ -45,10 +50,6 @@ type Member struct {
 	Conf    string `json:"configuration"`
 	Log     string `json:"log"`
 }
-
-// restartPause is how long a node that ended stays down, so that what that does
-// can be seen.
-const restartPause = 3 * time.Second
 
 // readyMax is how long the cluster may take to form.
 const readyMax = time.Minute
@@ -70,6 +71,9 @@ func Run(ctx context.Context, o Options, ready func([]Member) error) error {
 			return fmt.Errorf("find this program's file: %w", err)
 		}
 	}
+	if o.Pause <= 0 {
+		o.Pause = 3 * time.Second
+	}
 	nodes, err := plan(o)
 	if err != nil {
 		return err
@@ -78,7 +82,7 @@ func Run(ctx context.Context, o Options, ready func([]Member) error) error {
 	var wg sync.WaitGroup
 	faults := make(chan error, len(nodes))
 	for _, n := range nodes {
-		if err := n.start(o.Executable); err != nil {
+		if err := n.start(o); err != nil {
 			faults <- err
 			break
 		}
@@ -171,13 +175,13 @@ func freePorts() (a, b, c int, err error) {
 }
 
 // start starts the node's process.
-func (n *node) start(executable string) error {
+func (n *node) start(o Options) error {
 	log, err := os.OpenFile(n.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return fmt.Errorf("open the log of %s: %w", n.Name, err)
 	}
 	defer log.Close() // the process has it
-	cmd := exec.Command(executable, "cluster", "node", "-c", n.Conf)
+	cmd := exec.Command(o.Executable, "cluster", "node", "-c", n.Conf)
 	cmd.Stdout, cmd.Stderr = log, log
 	// An interrupt at the terminal is for us alone: we end the nodes in order.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -189,7 +193,11 @@ func (n *node) start(executable string) error {
 	}
 	n.mu.Lock()
 	n.PID = cmd.Process.Pid
+	started := n.Member
 	n.mu.Unlock()
+	if o.Started != nil {
+		o.Started(started)
+	}
 	ended := make(chan error, 1)
 	n.ended = ended
 	go func() { ended <- cmd.Wait() }() // received by keep
@@ -205,14 +213,14 @@ func (n *node) keep(ctx context.Context, o Options) {
 			<-n.ended
 			return
 		case err := <-n.ended:
-			o.Note("%s ended (%v); starting it again in %s (its log: %s)", n.Name, err, restartPause, n.Log)
+			o.Note("%s ended (%v); starting it again in %s (its log: %s)", n.Name, err, o.Pause, n.Log)
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(restartPause):
+		case <-time.After(o.Pause):
 		}
-		if err := n.start(o.Executable); err != nil {
+		if err := n.start(o); err != nil {
 			o.Note("%s stays down: %v", n.Name, err)
 			return
 		}

@@ -57,7 +57,7 @@ chaos: ## every fault of docs/reliability.md against real clusters, in full (hou
 	HERALD_LONG=1 $(GO) test -count=1 -v -timeout 12h ./tests/chaos -target $${TARGET:-brokerd}
 	[ -n "$$TARGET" ] || HERALD_LONG=1 $(GO) test -count=1 -v -timeout 3h ./tests/operators
 
-demo: ## the main job: an embedded broker, real earthquakes, a kill in the middle
+demo: ## the main job: three nodes, real earthquakes and flights, primaries killed on the way
 	$(GO) run ./cmd/pubsub demo
 
 cluster: ## three nodes on this machine, until ctrl-c

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -469,24 +468,5 @@ func TestBench(t *testing.T) {
 	w.must("bench", "pub", "-n", "100")
 	if o := b.wait(); o.code != 0 || !strings.Contains(o.out, `"messages": 100`) {
 		t.Errorf("%+v", o)
-	}
-}
-
-func TestDemoAddsUpAfterARealKill(t *testing.T) {
-	w := nowhere(t)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	o := w.with(ctx, "", "demo", "-o", "json", "--dir", filepath.Join(t.TempDir(), "data"))
-	if o.code != 0 {
-		t.Fatalf("%+v", o)
-	}
-	var r map[string]any
-	if err := json.Unmarshal([]byte(o.out), &r); err != nil {
-		t.Fatal(err)
-	}
-	for name, want := range map[string]float64{"published": 1707, "acked": 1707, "live_received": 1707, "stored": 1707, "replayed": 1707, "duplicates": 0, "missing": 0, "damaged": 0, "out_of_order": 0} {
-		if r[name] != want {
-			t.Errorf("%s is %v, want %v", name, r[name], want)
-		}
 	}
 }

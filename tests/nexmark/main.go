@@ -15,14 +15,14 @@ import (
 
 func main() {
 	events := flag.Int64("events", 100_000, "how many events, of all kinds")
-	rate := flag.Int64("rate", 10_000, "events per second of event time")
+	rate := flag.Int64("rate", 0, "events per second of event time; 0: 10,000, and through brokers what a query's windows need to end")
 	only := flag.String("queries", "", "names with commas between them; default: all")
 	seed := flag.Uint64("seed", 1, "of the events")
-	nodes := flag.Int("nodes", 0, "through so many broker processes instead, 3 to 5, with as many replicas")
+	nodes := flag.Int("nodes", 0, "through so many broker processes instead, 1, 3 or 5, with as many replicas")
 	flag.Parse()
 	if *nodes > 0 {
-		if *nodes < 3 || *nodes > 5 {
-			fmt.Fprintln(os.Stderr, "nexmark: -nodes is 3 to 5")
+		if *nodes != 1 && *nodes != 3 && *nodes != 5 {
+			fmt.Fprintln(os.Stderr, "nexmark: -nodes is 1, 3 or 5")
 			os.Exit(2)
 		}
 		if err := through(&Generator{Seed: *seed, Base: base, Rate: *rate}, *events, *only, *nodes); err != nil {
@@ -30,6 +30,9 @@ func main() {
 			os.Exit(1)
 		}
 		return
+	}
+	if *rate <= 0 {
+		*rate = defaultRate
 	}
 	if err := report(&Generator{Seed: *seed, Base: base, Rate: *rate}, *events, *only); err != nil {
 		fmt.Fprintln(os.Stderr, "nexmark:", err)

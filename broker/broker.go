@@ -243,7 +243,7 @@ func (b *Broker) listenHTTP(o *config.Options) error {
 	if err != nil {
 		return err
 	}
-	l := monitor.Listener{Host: o.HTTP.Host, Port: listenPort(port), BasePath: o.HTTP.BasePath, Log: b.cfg.Log, Web: b.webHandler()}
+	l := monitor.Listener{Host: o.HTTP.Host, Port: listenPort(port), BasePath: o.HTTP.BasePath, Log: b.cfg.Log, Web: b.webHandler(), Console: o.Console}
 	if t != nil {
 		l.TLS = t.Config
 	}
@@ -251,6 +251,9 @@ func (b *Broker) listenHTTP(o *config.Options) error {
 		return err
 	}
 	b.cfg.Log.Info("Starting " + scheme + " monitor on " + b.listenAddr(o.HTTP.Host, b.http.Addr()))
+	if o.Console {
+		b.cfg.Log.Info("Console at " + scheme + "://" + dialable(b.http.Addr()) + o.HTTP.BasePath + "/console/")
+	}
 	return nil
 }
 

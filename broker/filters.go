@@ -63,14 +63,17 @@ func (b *Broker) serveFilters() error {
 	return errors.Join(errs...)
 }
 
-// openWeb makes what serves the web's subscribers and publishers, where it is asked for.
+// openWeb makes what serves the web's subscribers and publishers, where it is asked for,
+// and the console.
 func (b *Broker) openWeb(o *config.Options) {
 	w := &o.Web
-	if !w.Enabled {
+	if o.HTTP.Port == 0 && o.HTTP.HTTPSPort == 0 {
+		if w.Enabled {
+			b.cfg.Log.Warn("web is enabled, but there is no HTTP port to serve it on: set http_port or https_port")
+		}
 		return
 	}
-	if o.HTTP.Port == 0 && o.HTTP.HTTPSPort == 0 {
-		b.cfg.Log.Warn("web is enabled, but there is no HTTP port to serve it on: set http_port or https_port")
+	if !w.Enabled && !o.Console {
 		return
 	}
 	base := strings.Trim(o.HTTP.BasePath, "/")
@@ -78,6 +81,16 @@ func (b *Broker) openWeb(o *config.Options) {
 		base = "/" + base
 	}
 	b.web = web.New(web.Options{
+		Closed: !w.Enabled,
+		Console: web.Console{
+			Enabled: o.Console, Open: func() bool { return b.options.Load().Anonymous() },
+			About: map[string]any{
+				"server": b.name(o), "version": Version, "cluster": o.Cluster.Name, "durable": o.JetStream.Enabled,
+				"started": b.start.UTC(),
+				// There is no other mode: sync_interval is taken for "always".
+				"acknowledged": "after fsync on a majority of a topic's replicas",
+			},
+		},
 		Front: b.front, BasePath: base, API: domainAPI(o.JetStream.Domain),
 		AllowedOrigins: w.AllowedOrigins, AnyOrigin: !w.SameOrigin && len(w.AllowedOrigins) == 0, AnyHost: !w.SameOrigin,
 		UserCookie: w.UserCookie, PassCookie: w.PassCookie, TokenCookie: w.TokenCookie,

@@ -27,7 +27,7 @@ func (c Change) String() string {
 // fixed are the keys that can't change while the broker runs; a prefix counts
 // for what is below it.
 var fixed = []string{
-	"server_name", "host", "port", "websocket", "http", "web", "cluster", "jetstream.enabled", "jetstream.store_dir",
+	"server_name", "host", "port", "websocket", "http", "web", "console", "cluster", "jetstream.enabled", "jetstream.store_dir",
 	"jetstream.domain", "jetstream.strict", "jetstream.request_queue", "jetstream.limits",
 	"log.file", "log.format", "log.time", "log.utc", "pid_file", "ports_dir", "system_account", "no_system",
 }

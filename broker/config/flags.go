@@ -169,6 +169,11 @@ func (c *Command) serverFlags() []flagSpec {
 		{"m|http_port", "PORT", "port for monitoring", c.number(-1, 65535, func(o *Options, v int) { o.HTTP.Port = v })},
 		{"ms|https_port", "PORT", "port for monitoring with TLS", c.number(-1, 65535, func(o *Options, v int) { o.HTTP.HTTPSPort = v })},
 		{"c|config", "FILE", "configuration file", func(v string) error { c.file = v; return nil }},
+		{"dev", "", "to try things out: loopback, a temporary directory, the console on port 8222", func(s string) error {
+			on, err := strconv.ParseBool(s)
+			c.dev = on
+			return err
+		}},
 		{"t", "", "check the configuration and exit", c.act(Check)},
 		{"sl|signal", "CMD[=PID]", "send a running server ldm, stop, quit, term, reopen or reload", func(v string) error {
 			c.Action, c.Signal = SendSign, v

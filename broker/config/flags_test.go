@@ -202,3 +202,35 @@ func TestDiff(t *testing.T) {
 		t.Errorf("%s", c)
 	}
 }
+
+func TestDev(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "x.conf")
+	if err := os.WriteFile(file, []byte("http: 9222\nconsole: disabled\njetstream { store_dir: \"/d\" }\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for args, want := range map[string]struct {
+		port int
+		dir  string
+	}{
+		"--dev":                  {DevHTTPPort, ""},
+		"--dev -m 1":             {1, ""},
+		"-sd /kept --dev":        {DevHTTPPort, "/kept"},
+		"--dev -c " + file:       {9222, ""},
+		"--dev=false -m 8 -sd /": {8, "/"},
+	} {
+		o := load(t, "brokerd", strings.Fields(args)...)
+		if o.Host != "127.0.0.1" || o.HTTP.Host != "127.0.0.1" || o.HTTP.Port != want.port || o.JetStream.StoreDir != want.dir || !o.JetStream.Enabled || !o.Console {
+			t.Errorf("%s: %s:%d, %s, console %v", args, o.HTTP.Host, o.HTTP.Port, o.JetStream.StoreDir, o.Console)
+		}
+	}
+	for args, why := range map[string]string{
+		"--dev -a 0.0.0.0":                         "clients would come in on 0.0.0.0",
+		"--dev --cluster nats://127.0.0.1:6222":    "can't be part of a cluster",
+		"--dev=perhaps":                            "invalid",
+		"--dev -cluster :6222 -a 192.168.0.1 -m 2": "192.168.0.1",
+	} {
+		if _, err := Load("brokerd", strings.Fields(args)); err == nil || !strings.Contains(err.Error(), why) {
+			t.Errorf("%s: %v, want %q", args, err, why)
+		}
+	}
+}

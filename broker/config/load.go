@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -37,6 +38,7 @@ type Command struct {
 
 	program   string // name the program was called by
 	file      string
+	dev       bool // to try things out: loopback, a console, a directory that goes away
 	overrides []func(*Options)
 	faults    Faults // of flags, found when they were laid over the file
 }
@@ -74,11 +76,17 @@ func (c *Command) Reload() (*Options, error) {
 		o.JetStream.Enabled = true
 	}
 	c.faults = nil
+	if c.dev {
+		o.developer()
+	}
 	for _, f := range c.overrides {
 		f(o)
 	}
+	if c.dev {
+		c.checkDev(o)
+	}
 	d.faults = append(d.faults, c.faults...)
-	if o.JetStream.StoreDir == "" {
+	if o.JetStream.StoreDir == "" && !c.dev { // then the broker makes one, and removes it
 		o.JetStream.StoreDir = DefaultStoreDir
 		if foreign {
 			o.JetStream.StoreDir = filepath.Join(os.TempDir(), "nats", "jetstream")
@@ -91,6 +99,41 @@ func (c *Command) Reload() (*Options, error) {
 	o.Warnings = d.warnings
 	return o, nil
 }
+
+// developer sets what --dev means; the flags beside it still count.
+func (o *Options) developer() {
+	o.JetStream.Enabled, o.JetStream.StoreDir = true, ""
+	o.Console = true
+	if o.HTTP.Port == 0 && o.HTTP.HTTPSPort == 0 {
+		o.HTTP.Port = DevHTTPPort
+	}
+}
+
+// checkDev refuses what --dev can't be: seen by others, or a member of a cluster whose
+// topics it would lose when it ends.
+func (c *Command) checkDev(o *Options) {
+	loopback := func(host string) bool {
+		ip := net.ParseIP(host)
+		return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
+	}
+	fault := func(format string, args ...any) {
+		c.faults = append(c.faults, Fault{"command line", fmt.Sprintf(format, args...)})
+	}
+	for _, l := range []struct {
+		who, host string
+		on        bool
+	}{{"clients", o.Host, true}, {"browsers", o.HTTP.Host, true}, {"websocket clients", o.Websocket.Host, o.Websocket.Port != 0}} {
+		if l.on && !loopback(l.host) {
+			fault("--dev is for this machine only, and %s would come in on %s: leave the address out, or --dev", l.who, l.host)
+		}
+	}
+	if o.Cluster.Enabled() {
+		fault("--dev forgets everything when it ends, so it can't be part of a cluster; pubsub cluster dev runs one on this machine")
+	}
+}
+
+// DevHTTPPort is where --dev serves the console unless another port is given.
+const DevHTTPPort = 8222
 
 // AsNatsServer tells whether the program was called nats-server.
 func (c *Command) AsNatsServer() bool {

@@ -78,6 +78,7 @@ type Options struct {
 	Websocket Websocket
 	HTTP      HTTP
 	Web       Web
+	Console   bool // the page at /console/ of the HTTP listener
 	Cluster   Cluster
 
 	// Durable topics.
@@ -288,6 +289,7 @@ func Defaults() *Options {
 		Auth:      Auth{Timeout: DefaultAuthTimeout},
 		HTTP:      HTTP{Host: "127.0.0.1"},
 		Web:       Web{SameOrigin: true},
+		Console:   true,
 		Cluster:   Cluster{Host: "127.0.0.1", AuthTimeout: DefaultAuthTimeout},
 		Websocket: Websocket{Host: "127.0.0.1", SameOrigin: true, HandshakeTimeout: DefaultTLSTimeout},
 		JetStream: JetStream{Strict: true},

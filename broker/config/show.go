@@ -28,7 +28,7 @@ func Show(o *Options) []byte {
 		"debug": o.Log.Debug, "trace": o.Log.Trace, "trace_verbose": o.Log.TraceAll, "logtime": o.Log.Time,
 		"logtime_utc": o.Log.UTC, "log_format": o.Log.Format, "logfile_size_limit": o.Log.SizeLimit,
 		"logfile_max_num": o.Log.MaxFiles, "max_traced_msg_len": o.Log.MaxTraced,
-		"jetstream": showJetStream(&o.JetStream), "web": showWeb(&o.Web),
+		"jetstream": showJetStream(&o.JetStream), "web": showWeb(&o.Web), "console": o.Console,
 	}
 	m.text("server_name", o.ServerName)
 	m.text("client_advertise", o.ClientAdvertise)

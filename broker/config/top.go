@@ -31,6 +31,7 @@ func (d *decoder) listenKeys(o *Options) []key {
 		{"http_base_path", d.text("http_base_path", &o.HTTP.BasePath)},
 		{"websocket|ws", func(n node) { d.websocket(n, &o.Websocket) }},
 		{"web", func(n node) { d.web(n, &o.Web) }},
+		{"console", func(n node) { d.enabled(n, "console", &o.Console) }},
 		{"cluster", func(n node) { d.cluster(n, &o.Cluster) }},
 		{"tls", func(n node) { o.TLS = d.tls(n, "tls") }},
 		{"allow_non_tls", d.flag("allow_non_tls", &o.AllowNonTLS)},

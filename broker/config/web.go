@@ -26,19 +26,8 @@ type Web struct {
 // web reads the block, or "web: enabled".
 func (d *decoder) web(n node, w *Web) {
 	w.At = n.place()
-	switch v := n.value.(type) {
-	case bool:
-		w.Enabled = v
-		return
-	case string:
-		switch strings.ToLower(v) {
-		case "enabled", "enable":
-			w.Enabled = true
-		case "disabled", "disable":
-			w.Enabled = false
-		default:
-			d.fault(n, "web wants enabled, disabled or a block { }, not %s", n.kind())
-		}
+	if _, isBlock := n.value.(map[string]any); !isBlock {
+		d.enabled(n, "web", &w.Enabled)
 		return
 	}
 	w.Enabled = true
@@ -54,4 +43,27 @@ func (d *decoder) web(n node, w *Web) {
 		{"heartbeat|ping_interval", d.span("heartbeat", &w.Heartbeat)},
 		{"write_deadline", d.span("write_deadline", &w.WriteDeadline)},
 	})
+}
+
+// enabled reads "enabled", "disabled", true or false.
+func (d *decoder) enabled(n node, name string, to *bool) {
+	switch v := n.value.(type) {
+	case bool:
+		*to = v
+		return
+	case string:
+		switch strings.ToLower(v) {
+		case "enabled", "enable":
+			*to = true
+			return
+		case "disabled", "disable":
+			*to = false
+			return
+		}
+	}
+	or := ""
+	if name == "web" {
+		or = " or a block { }"
+	}
+	d.fault(n, "%s wants enabled, disabled%s, not %s", name, or, n.kind())
 }

@@ -425,3 +425,40 @@ func TestFailedWriteEndsTheProcess(t *testing.T) {
 		t.Errorf("exit code %d\n%s", code, d.text())
 	}
 }
+
+func TestDevKeepsNothingAndShowsTheConsole(t *testing.T) {
+	temp := t.TempDir()
+	t.Setenv("TMPDIR", temp)
+	d := launch(t, program(t, "brokerd"), "--dev", "-p", "-1", "-m", "-1")
+	at := regexp.MustCompile(`Console at (http://127\.0\.0\.1:\d+/console/)`).FindStringSubmatch(d.text())
+	if at == nil {
+		t.Fatalf("the log does not say where the console is:\n%s", d.text())
+	}
+	resp, err := http.Get(at[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		t.Errorf("the console: %s", resp.Status)
+	}
+	dirs := func() []string {
+		found, err := filepath.Glob(filepath.Join(temp, "herald-*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return found
+	}
+	if len(dirs()) != 1 {
+		t.Errorf("temporary directories: %v", dirs())
+	}
+	if err := d.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-d.ended; err != nil {
+		t.Errorf("it ended with %v", err)
+	}
+	if len(dirs()) != 0 {
+		t.Errorf("left behind: %v", dirs())
+	}
+}

@@ -31,9 +31,10 @@ type Listener struct {
 	Port     int         // 0 is any free one
 	BasePath string      // "" or "/x", before every page
 	TLS      *tls.Config // nil is plain HTTP
-	// Web, when set, serves /subscribe and /publish below BasePath.
-	Web http.Handler
-	Log *slog.Logger
+	// Web, when set, serves /subscribe, /publish and /console below BasePath.
+	Web     http.Handler
+	Console bool // it does serve the last: the start page has a link to it
+	Log     *slog.Logger
 }
 
 // Listen opens the listener and serves. Until the broker is ready only health
@@ -63,13 +64,13 @@ func (m *Monitor) Listen(l Listener) (*Server, error) {
 
 // handler serves the pages and, where asked for, the web's subscribers.
 func (l *Listener) handler(m *Monitor) http.Handler {
-	pages := m.Handler(l.BasePath)
+	pages := m.handler(l.BasePath, l.Console)
 	if l.Web == nil {
 		return pages
 	}
 	base := strings.TrimSuffix("/"+strings.Trim(l.BasePath, "/"), "/")
 	mux := http.NewServeMux()
-	for _, path := range []string{"/subscribe", "/subscribe/", "/publish", "/publish/"} {
+	for _, path := range []string{"/subscribe", "/subscribe/", "/publish", "/publish/", "/console", "/console/"} {
 		mux.Handle(base+path, l.Web)
 	}
 	mux.Handle("/", pages)
@@ -95,7 +96,9 @@ func (s *Server) Close() error {
 }
 
 // Handler serves the pages below basePath.
-func (m *Monitor) Handler(basePath string) http.Handler {
+func (m *Monitor) Handler(basePath string) http.Handler { return m.handler(basePath, false) }
+
+func (m *Monitor) handler(basePath string, console bool) http.Handler {
 	base := "/" + strings.Trim(basePath, "/")
 	if base == "/" {
 		base = ""
@@ -111,9 +114,9 @@ func (m *Monitor) Handler(basePath string) http.Handler {
 	mux.HandleFunc(base+"/readyz", m.serveReadyz)
 	mux.HandleFunc(base+"/startupz", m.serveStartupz)
 	mux.Handle(base+"/metrics", promhttp.HandlerFor(m.registry(), promhttp.HandlerOpts{MaxRequestsInFlight: 4}))
-	mux.HandleFunc(base+"/{$}", m.serveIndex(base))
+	mux.HandleFunc(base+"/{$}", m.serveIndex(base, console))
 	if base != "" {
-		mux.HandleFunc(base, m.serveIndex(base))
+		mux.HandleFunc(base, m.serveIndex(base, console))
 	}
 	return methods(mux)
 }
@@ -314,9 +317,12 @@ var indexPages = []struct{ path, text string }{
 	{"metrics", "Metrics"},
 }
 
-func (m *Monitor) serveIndex(base string) http.HandlerFunc {
+func (m *Monitor) serveIndex(base string, console bool) http.HandlerFunc {
 	var b strings.Builder
 	b.WriteString("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Herald</title></head><body>\n<h1>Herald</h1>\n<ul>\n")
+	if console {
+		fmt.Fprintf(&b, "<li><a href=\"%s/console/\">Console</a></li>\n", base)
+	}
 	for _, p := range indexPages {
 		fmt.Fprintf(&b, "<li><a href=\"%s/%s\">%s</a></li>\n", base, p.path, p.text)
 	}

@@ -63,7 +63,7 @@ func (s *Server) checkOrigin(w http.ResponseWriter, r *http.Request) *failure {
 // preflight answers what a browser asks before it sends.
 func (s *Server) preflight(w http.ResponseWriter, r *http.Request) {
 	if f := s.checkOrigin(w, r); f != nil {
-		s.refuse(w, *f)
+		s.refuse(w, r, *f)
 		return
 	}
 	w.Header().Set("Access-Control-Allow-Methods", "GET, POST")

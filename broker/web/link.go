@@ -241,6 +241,20 @@ func (l *link) send(line string, body []byte) error {
 // subscribe calls h with what comes, on the link's reader. It returns once the broker
 // knows, or has refused.
 func (l *link) subscribe(ctx context.Context, subject string, h func(*message)) error {
+	_, err := l.listen(ctx, subject, h)
+	return err
+}
+
+// unsubscribe ends a subscription that listen made.
+func (l *link) unsubscribe(sid string) {
+	l.mu.Lock()
+	delete(l.subs, sid)
+	l.mu.Unlock()
+	_ = l.send("UNSUB "+sid+"\r\n", nil) // a link that has ended has no subscriptions
+}
+
+// listen is subscribe, and returns what unsubscribe takes.
+func (l *link) listen(ctx context.Context, subject string, h func(*message)) (string, error) {
 	l.mu.Lock()
 	l.next++
 	sid := strconv.Itoa(l.next)
@@ -248,17 +262,17 @@ func (l *link) subscribe(ctx context.Context, subject string, h func(*message)) 
 	l.refused = ""
 	l.mu.Unlock()
 	if err := l.send("SUB "+subject+" "+sid+"\r\n", nil); err != nil {
-		return err
+		return "", err
 	}
 	if err := l.flush(ctx); err != nil {
-		return err
+		return "", err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.refused != "" {
-		return fmt.Errorf("%w: %s", errRefused, l.refused)
+		return "", fmt.Errorf("%w: %s", errRefused, l.refused)
 	}
-	return nil
+	return sid, nil
 }
 
 // flush returns when the broker has handled everything sent before.

@@ -23,7 +23,7 @@ func (s *Server) publish(w http.ResponseWriter, r *http.Request) {
 	ack, err := s.publishOne(w, r)
 	if err != nil {
 		s.stats.publishFailed.Add(1)
-		s.refuse(w, *failed(err))
+		s.refuse(w, r, *failed(err))
 		return
 	}
 	s.stats.published.Add(1)

@@ -51,6 +51,10 @@ type Options struct {
 	Heartbeat      time.Duration // between signs of life; default 15 s
 	WriteDeadline  time.Duration // for one write to a socket; default 10 s
 
+	// Closed turns /subscribe and /publish off: the console is all there is.
+	Closed  bool
+	Console Console
+
 	Log *slog.Logger // default: discards
 }
 
@@ -112,9 +116,16 @@ func New(o Options) *Server {
 	return s
 }
 
-// Handler serves /subscribe and /publish, and answers others with 404.
+// Handler serves /subscribe, /publish and /console, as far as they are on, and answers
+// others with 404.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
+	if s.o.Console.Enabled {
+		s.consoleRoutes(mux)
+	}
+	if s.o.Closed {
+		return mux
+	}
 	for _, path := range []string{"/subscribe", "/subscribe/{subject}"} {
 		mux.HandleFunc("GET "+s.o.BasePath+path, s.guarded(s.subscribe))
 	}
@@ -160,12 +171,12 @@ func (s *Server) enter() bool {
 func (s *Server) guarded(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if !s.enter() {
-			s.refuse(w, failure{http.StatusServiceUnavailable, "the server stops"})
+			s.refuse(w, r, failure{http.StatusServiceUnavailable, "the server stops"})
 			return
 		}
 		defer s.wg.Done()
 		if f := s.checkOrigin(w, r); f != nil {
-			s.refuse(w, *f)
+			s.refuse(w, r, *f)
 			return
 		}
 		next(w, r)
@@ -201,9 +212,9 @@ func failed(err error) *failure {
 	return &failure{http.StatusInternalServerError, err.Error()}
 }
 
-func (s *Server) refuse(w http.ResponseWriter, f failure) {
+func (s *Server) refuse(w http.ResponseWriter, r *http.Request, f failure) {
 	s.stats.refused.Add(1)
-	if f.Status == http.StatusUnauthorized {
+	if f.Status == http.StatusUnauthorized && !s.inConsole(r) {
 		w.Header().Set("WWW-Authenticate", `Basic realm="herald", Bearer`)
 	}
 	answer(w, f.Status, map[string]failure{"error": f})

@@ -184,7 +184,7 @@ const retry = 2 * time.Second
 
 func (u *subscriber) sse(w http.ResponseWriter, r *http.Request) (sink, error) {
 	if r.ProtoMajor == 1 && r.ProtoMinor == 0 {
-		u.s.refuse(w, failure{http.StatusHTTPVersionNotSupported, "events need HTTP/1.1"})
+		u.s.refuse(w, r, failure{http.StatusHTTPVersionNotSupported, "events need HTTP/1.1"})
 		return nil, errors.New("HTTP/1.0")
 	}
 	e := &events{w: w, c: http.NewResponseController(w), deadline: u.s.o.WriteDeadline}

@@ -45,7 +45,7 @@ func (s *Server) subscribe(w http.ResponseWriter, r *http.Request) {
 	p, f := readParams(r, time.Now())
 	upgrade := websocket.IsWebSocketUpgrade(r)
 	if f != nil && !upgrade {
-		s.refuse(w, *f)
+		s.refuse(w, r, *f)
 		return
 	}
 	u := &subscriber{
@@ -58,7 +58,7 @@ func (s *Server) subscribe(w http.ResponseWriter, r *http.Request) {
 	if n := s.stats.open[u.kind].Add(1); n+s.stats.open[1-u.kind].Load() > int64(s.o.MaxConnections) {
 		s.stats.open[u.kind].Add(-1)
 		s.stats.unavailable[u.kind].Add(1)
-		s.refuse(w, failure{http.StatusServiceUnavailable, fmt.Sprintf("there are %d subscribers already; try another node, or later", s.o.MaxConnections)})
+		s.refuse(w, r, failure{http.StatusServiceUnavailable, fmt.Sprintf("there are %d subscribers already; try another node, or later", s.o.MaxConnections)})
 		return
 	}
 	defer s.stats.open[u.kind].Add(-1)
@@ -74,7 +74,7 @@ func (s *Server) subscribe(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if f != nil && (!upgrade || f.Status == http.StatusUnauthorized) {
-		s.refuse(w, *f)
+		s.refuse(w, r, *f)
 		return
 	}
 	to, err := u.sink(w, r)

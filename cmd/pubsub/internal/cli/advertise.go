@@ -33,7 +33,8 @@ appears or goes. With -f it is "advertise put -f".`,
 		if file == "" || len(args) > 0 {
 			return help(cmd, args)
 		}
-		if err := put.Flags().Set("file", file); err != nil {
+		// Parsing gives it the flags that were given in front of "advertise", too.
+		if err := put.ParseFlags([]string{"--file", file}); err != nil {
 			return err
 		}
 		put.SetContext(cmd.Context())

@@ -49,6 +49,15 @@ func (w *world) file(name, text string) string {
 	return path
 }
 
+func TestAdvertiseFromAFileGoesWhereTheFlagsSay(t *testing.T) {
+	there, w := newWorld(t), nowhere(t)
+	file := w.file("one.yaml", "{name: one, subject: one, lease: {mode: permanent}}")
+	for _, command := range [][]string{{"advertise", "-f", file}, {"advertise", "put", "-f", file}} {
+		w.must(append([]string{"--server", there.url}, command...)...)
+		there.must("advertise", "rm", "one")
+	}
+}
+
 func TestExportWipeImportExport(t *testing.T) {
 	w := newWorld(t)
 	w.must("advertise", "put", "-f", w.file("bunch.yaml", bunch))

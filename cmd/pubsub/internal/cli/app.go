@@ -171,7 +171,11 @@ func (a *app) prepare(cmd *cobra.Command, _ []string) error {
 // resolve says which broker to use, and why.
 func (a *app) resolve(cmd *cobra.Command) (profile.Resolved, error) {
 	given := map[string]string{}
-	cmd.Flags().Visit(func(f *pflag.Flag) { given[f.Name] = f.Value.String() })
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { // Visit leaves out what was given before a command that runs another
+		if f.Changed {
+			given[f.Name] = f.Value.String()
+		}
+	})
 	r, err := a.store.Resolve(given, a.contextName, a.env.Getenv)
 	if errors.Is(err, profile.ErrNoContext) {
 		names, _ := a.store.Names()

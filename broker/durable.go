@@ -45,8 +45,6 @@ type durable struct {
 
 	held atomic.Pointer[map[string]monitor.Usage] // by account, "" for all; nil without server limits
 
-	advertises map[*front.Account]bool // by enable, which is never called at once
-
 	mu        sync.Mutex
 	interests map[topics.TopicID]map[string]*front.TopicInterest // by subject
 }
@@ -65,7 +63,7 @@ func (b *Broker) openDurable() (*durable, error) {
 	o := b.options.Load()
 	d := &durable{
 		b: b, interests: map[topics.TopicID]map[string]*front.TopicInterest{},
-		unused: make(chan unusedConsumer, unusedMax), advertises: map[*front.Account]bool{},
+		unused: make(chan unusedConsumer, unusedMax),
 	}
 	d.ctx, d.cancel = context.WithCancel(context.Background())
 	so := state.Options{
@@ -116,9 +114,9 @@ func (d *durable) join(o *config.Options) {
 		State: d.state, Account: b.front.Account, APIPrefix: domainAPI(o.JetStream.Domain), Log: b.cfg.Log,
 	}
 	ao := advertise.Options{
-		Catalogue: d.state, Log: b.cfg.Log,
+		Catalogue: d.state, Log: b.cfg.Log, Now: func() time.Time { return time.Now().Add(b.cfg.ClockOffset) },
 		MayKeep: func(account string) bool { return b.options.Load().LimitsOf(account) != nil },
-		Ident:   b.front.ReadIdent, ID: b.id, Version: Version, Readers: d.readers,
+		Ident:   b.front.ReadIdent, Identity: b.identity("advertise", "advertise", "what is on the bus"), Readers: d.readers,
 	}
 	var peers jetstream.Cluster
 	var near operate.Peers
@@ -234,9 +232,8 @@ func (d *durable) enable(o *config.Options) error {
 		} else {
 			errs = append(errs, d.api.EnableAccount(a.Name(), accountLimits(limits)), d.ops.Serve(a))
 		}
-		if !a.System() && !d.advertises[a] {
+		if !a.System() {
 			errs = append(errs, d.adverts.Serve(a))
-			d.advertises[a] = true
 		}
 	}
 	return errors.Join(errs...)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/heraldmq/herald/broker/config"
 	"github.com/heraldmq/herald/broker/filtering"
+	"github.com/heraldmq/herald/broker/service"
 	"github.com/heraldmq/herald/broker/web"
 	"github.com/heraldmq/herald/replication/peer"
 )
@@ -44,12 +45,20 @@ func (p filterPeers) Handle(method string, h func(ctx context.Context, from stri
 
 // openFiltering begins to answer requests for filtered live subscriptions.
 func (b *Broker) openFiltering() error {
-	fo := filtering.Options{Filters: b.filters, Log: b.cfg.Log}
+	fo := filtering.Options{Filters: b.filters, Identity: b.identity("filter", "filters", "content filters for live subscriptions"), Log: b.cfg.Log}
 	if b.links != nil {
 		fo.Peers = filterPeers{b.links}
 	}
 	b.filtering = filtering.New(fo)
 	return b.serveFilters()
+}
+
+// identity is how a room presents itself to those who ask $SRV.>.
+func (b *Broker) identity(room, page, what string) service.Identity {
+	return service.Identity{
+		Name: "herald-" + room, ID: b.id, Version: Version, Description: "Herald: " + what,
+		Metadata: map[string]string{"docs": "docs/" + page + ".md"},
+	}
 }
 
 // serveFilters answers all accounts, those that a reload made as well.

@@ -44,7 +44,7 @@ func (b *Broker) openLinks(o *config.Options) (*links, error) {
 	}
 	l := &links{b: b, net: n}
 	l.mesh = mesh.New(mesh.Options{Network: n, Server: b.front, NoAdvertise: c.NoAdvertise, Log: b.cfg.Log})
-	l.ops = cluster.New(cluster.Options{Cluster: c.Name, Backend: backend{l}, Log: b.cfg.Log})
+	l.ops = cluster.New(cluster.Options{Cluster: c.Name, Identity: b.identity("cluster", "cluster", "the nodes of the cluster"), Backend: backend{l}, Log: b.cfg.Log})
 	for method, h := range l.ops.PeerMethods() {
 		n.Handle(method, h)
 	}

@@ -16,6 +16,7 @@ import (
 // newOperators makes what runs operators. peers is nil on a single node.
 func (d *durable) newOperators(peers operate.Peers) *operate.Engine {
 	return operate.New(operate.Options{
+		Identity: d.b.identity("operators", "operators", "stream operators"),
 		Create: func(ctx context.Context, account string, cfg topics.Config) (*state.Topic, error) {
 			return d.api.Create(ctx, account, cfg)
 		},

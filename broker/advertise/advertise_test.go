@@ -90,18 +90,12 @@ func (m *memory) UpdateTopic(context.Context, string, topics.Config) (*state.Top
 // fakeBus is an account's subjects.
 type fakeBus struct {
 	mu        sync.Mutex
-	services  map[string]func(request)
 	listeners map[string]chan string // by pattern
 	interest  map[string]func(bool)
 }
 
 func newBus() *fakeBus {
-	return &fakeBus{services: map[string]func(request){}, listeners: map[string]chan string{}, interest: map[string]func(bool){}}
-}
-
-func (b *fakeBus) subscribe(s string, h func(request)) (func(), error) {
-	b.services[s] = h
-	return func() {}, nil
+	return &fakeBus{listeners: map[string]chan string{}, interest: map[string]func(bool){}}
 }
 
 func (b *fakeBus) publish(s string, payload []byte) bool {
@@ -172,9 +166,7 @@ func newBench(t *testing.T) *bench {
 	b := &bench{T: t, m: &memory{c: catalogue.New()}, bus: newBus(), clock: time.Unix(1000, 0)}
 	b.s = New(Options{Catalogue: b.m, Now: b.now})
 	b.m.told = b.s.Changed
-	if err := b.s.serve("A", b.bus); err != nil {
-		t.Fatal(err)
-	}
+	b.s.enterAccount("A", b.bus)
 	t.Cleanup(b.s.Close)
 	return b
 }
@@ -202,8 +194,8 @@ func (b *bench) ask(client uint64, verb, payload string) map[string]any {
 func (b *bench) askOn(client uint64, verb, payload, reply string) map[string]any {
 	b.Helper()
 	answers := make(chan string, 1)
-	b.bus.services["$HERALD.ADV."+verb](request{
-		payload: []byte(payload), reply: reply, client: client, respond: func(p []byte) { answers <- string(p) },
+	b.s.accept(request{
+		account: "A", verb: verb, payload: []byte(payload), reply: reply, client: client, respond: func(p []byte) { answers <- string(p) },
 	})
 	return b.parse(b.next(answers))
 }
@@ -362,7 +354,8 @@ func TestWatchIsTheSetThenTheChanges(t *testing.T) {
 		b.ask(1, "PUT", fmt.Sprintf(`{"name":"a%d","subject":"a.%d","lease":{"mode":"permanent"}}`, i, i))
 	}
 	told := b.bus.hear("_INBOX.w")
-	go b.bus.services["$HERALD.ADV.LIST"](request{
+	go b.s.accept(request{
+		account: "A", verb: "LIST",
 		payload: []byte(`{"watch":true,"subject":"a.>"}`), reply: "_INBOX.w", client: 7, respond: func([]byte) { t.Error("answered twice") },
 	})
 	if v := b.parse(b.next(told)); v["watching"] != true || v["revision"] != 3.0 {
@@ -397,7 +390,8 @@ func TestTooManyRequestsAreRefused(t *testing.T) {
 	b.m.mu.Lock() // nothing gets on
 	refused := make(chan string, 10000)
 	for i := range workerQueueMax + 10 {
-		b.bus.services["$HERALD.ADV.RENEW"](request{
+		b.s.accept(request{
+			account: "A", verb: "RENEW",
 			payload: []byte(`{"name":"a"}`), reply: "r", client: uint64(i), respond: func(p []byte) { refused <- string(p) },
 		})
 	}

@@ -1,28 +1,9 @@
 package advertise
 
-import (
-	"github.com/heraldmq/herald/broker/front"
-)
+import "github.com/heraldmq/herald/broker/front"
 
 // frontBus is an account as a bus.
 type frontBus struct{ a *front.Account }
-
-func (b frontBus) subscribe(subject string, h func(request)) (func(), error) {
-	sub, err := b.a.Subscribe(subject, "", func(m *front.Message) {
-		if len(m.Reply) == 0 || m.Client == nil {
-			return // nobody would hear the answer; or a client made the broker say it
-		}
-		own := m.Clone()
-		h(request{
-			payload: own.Payload, reply: string(own.Reply), respond: func(p []byte) { own.Respond(nil, p) },
-			client: own.Client.ID, who: own.Client,
-		})
-	}, front.Local)
-	if err != nil {
-		return nil, err
-	}
-	return sub.Close, nil
-}
 
 func (b frontBus) listen(subject string, h func(m *front.Message)) (func(), error) {
 	sub, err := b.a.Subscribe(subject, "", h)

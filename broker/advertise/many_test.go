@@ -26,9 +26,7 @@ func many(t testing.TB) *bench {
 	}
 	b.s = New(Options{Catalogue: m, Now: b.now})
 	m.told = b.s.Changed
-	if err := b.s.serve("A", b.bus); err != nil {
-		t.Fatal(err)
-	}
+	b.s.enterAccount("A", b.bus)
 	t.Cleanup(b.s.Close)
 	return b
 }
@@ -36,7 +34,7 @@ func many(t testing.TB) *bench {
 // list asks for a page and returns the answer's bytes.
 func (b *bench) page(t testing.TB, body string) []byte {
 	answers := make(chan []byte, 1)
-	b.bus.services["$HERALD.ADV.LIST"](request{payload: []byte(body), reply: "r", respond: func(p []byte) { answers <- p }})
+	b.s.accept(request{account: "A", verb: "LIST", payload: []byte(body), reply: "r", respond: func(p []byte) { answers <- p }})
 	select {
 	case p := <-answers:
 		return p
@@ -97,7 +95,7 @@ func BenchmarkWatchOfTenThousand(b *testing.B) {
 		x.bus.mu.Lock()
 		x.bus.listeners[on] = c
 		x.bus.mu.Unlock()
-		x.bus.services["$HERALD.ADV.LIST"](request{payload: []byte(`{"watch":true}`), reply: on, respond: func(p []byte) { b.Errorf("answered %s", p) }})
+		x.s.accept(request{account: "A", verb: "LIST", payload: []byte(`{"watch":true}`), reply: on, respond: func(p []byte) { b.Errorf("answered %s", p) }})
 		for range 10_002 { // the answer, each one, caught-up
 			<-c
 		}
@@ -152,7 +150,7 @@ func TestAWatchResumesWhereItWas(t *testing.T) {
 	watch := func(since int) (got []string) {
 		on := fmt.Sprintf("_INBOX.%d", since)
 		told := b.bus.hear(on)
-		go b.bus.services["$HERALD.ADV.LIST"](request{payload: fmt.Appendf(nil, `{"watch":true,"subject":"x.>","since":%d}`, since), reply: on, client: 7, respond: func(p []byte) { t.Errorf("answered %s", p) }})
+		go b.s.accept(request{account: "A", verb: "LIST", payload: fmt.Appendf(nil, `{"watch":true,"subject":"x.>","since":%d}`, since), reply: on, client: 7, respond: func(p []byte) { t.Errorf("answered %s", p) }})
 		for {
 			v := b.parse(b.next(told))
 			a, _ := v["advertisement"].(map[string]any)
@@ -198,9 +196,7 @@ func BenchmarkCheck(b *testing.B) {
 	}
 	s := New(Options{Catalogue: m})
 	defer s.Close()
-	if err := s.serve("A", newBus()); err != nil {
-		b.Fatal(err)
-	}
+	s.enterAccount("A", newBus())
 	set := gate{&s.accounts["A"].rules}.Rule("o.1")
 	msg := &front.Message{Subject: []byte("o.1"), Client: &front.ClientInfo{}, Payload: []byte(`{"id":"ord-0001","qty":3,"price":12.5,"items":[{"sku":"a-1","n":1},{"sku":"b-2","n":2}],"note":"a message of about two hundred bytes, as they often are"}`)}
 	b.SetBytes(int64(len(msg.Payload)))

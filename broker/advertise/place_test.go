@@ -77,9 +77,7 @@ func benches(t *testing.T) (x, y *bench, net *fakeNet) {
 		b := &bench{T: t, m: m, bus: newBus(), clock: time.Unix(1000, 0)}
 		p := &fakePeers{m, net, name}
 		b.s = New(Options{Catalogue: p, Peers: p, Now: b.now, vouchEvery: 20 * time.Millisecond})
-		if err := b.s.serve("A", b.bus); err != nil {
-			t.Fatal(err)
-		}
+		b.s.enterAccount("A", b.bus)
 		t.Cleanup(b.s.Close)
 		all = append(all, b)
 	}
@@ -105,7 +103,7 @@ func TestAnyNodeTakesRequests(t *testing.T) {
 	x, y, net := benches(t)
 	events := x.bus.hear("$HERALD.ADV.EVENT.>")
 	watch := y.bus.hear("_INBOX.w")
-	y.bus.services["$HERALD.ADV.LIST"](request{payload: []byte(`{"watch":true}`), reply: "_INBOX.w", client: 7, respond: func(p []byte) { t.Errorf("answered %s", p) }})
+	y.s.accept(request{account: "A", verb: "LIST", payload: []byte(`{"watch":true}`), reply: "_INBOX.w", client: 7, respond: func(p []byte) { t.Errorf("answered %s", p) }})
 	y.next(watch) // watching
 	y.next(watch) // caught up
 	if got := y.ask(1, "PUT", `{"name":"a","subject":"s"}`); got["advertisement"] == nil {

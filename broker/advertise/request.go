@@ -84,6 +84,20 @@ func encode(v any) []byte {
 	return b
 }
 
+// errorIn returns the text of an answer that is an error.
+func errorIn(answer []byte) (why string, failed bool) {
+	if !bytes.HasPrefix(answer, []byte(`{"error":`)) {
+		return "", false
+	}
+	var r struct {
+		Error apiError `json:"error"`
+	}
+	if json.Unmarshal(answer, &r) != nil {
+		return "", false
+	}
+	return fmt.Sprintf("%d: %s", r.Error.ErrCode, r.Error.Description), true
+}
+
 // decode reads a request's body; an empty one is that of {}.
 func decode(payload []byte, into any, strict bool) error {
 	if len(bytes.TrimSpace(payload)) == 0 {

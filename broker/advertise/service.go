@@ -5,11 +5,11 @@ import (
 	"hash/fnv"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/heraldmq/herald/broker/front"
 	"github.com/heraldmq/herald/broker/observe"
+	"github.com/heraldmq/herald/broker/service"
 	"github.com/heraldmq/herald/broker/state"
 	"github.com/heraldmq/herald/topics"
 	"github.com/heraldmq/herald/topics/catalogue"
@@ -47,10 +47,9 @@ type Options struct {
 	Seen func(t *state.Topic, node string)
 	// Readers are the operators of an account by what they read; nil: there are none.
 	Readers func(account string) []Reader
-	// ID tells this instance of the service from others to those who ask $SRV.>; Version is
-	// Herald's. "": $SRV.> isn't answered.
-	ID, Version string
-	Log         *slog.Logger // default: discards
+	// Identity is how the service presents itself to those who ask $SRV.>.
+	Identity service.Identity
+	Log      *slog.Logger // default: discards
 
 	vouchEvery time.Duration // tests; default vouchEvery
 	quietEvery time.Duration // tests; default quietEvery
@@ -87,6 +86,7 @@ type Service struct {
 	slow    chan struct{} // a place for each request that reads messages
 	schemas *schema.Cache
 	metrics *metrics
+	subs    service.Subscriptions
 	started time.Time
 
 	mu       sync.Mutex
@@ -105,13 +105,11 @@ type Service struct {
 type served struct {
 	name    string
 	bus     bus
-	closers []func()
 	watches map[string]*watch // by the subject they are told on; guarded by Service.mu
 	readers map[string]*readers
 	rate    rate
 	seen    *observe.Account
 	rules   rules
-	asked   [len(verbs)]atomic.Int64 // requests, by verb
 }
 
 // verbs are the requests there are.
@@ -119,7 +117,6 @@ var verbs = [...]string{"PUT", "GET", "LIST", "RENEW", "WITHDRAW", "SAMPLE", "CH
 
 // bus is what the service needs of an account.
 type bus interface {
-	subscribe(subject string, h func(request)) (unsubscribe func(), err error)
 	listen(subject string, h func(*front.Message)) (unsubscribe func(), err error)
 	publish(subject string, payload []byte) (heard bool)
 	hasInterest(subject string) bool
@@ -163,6 +160,7 @@ func New(o Options) *Service {
 		notes: make(chan note, noteQueueMax), samples: make(chan sampled, sampleQueueMax), slow: make(chan struct{}, slowMax), look: make(chan struct{}, 1),
 		schemas: schema.NewCache(schemaCacheBytes), metrics: newMetrics(), started: time.Now(),
 	}
+	s.subs.Identity = o.Identity
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	for i := range s.queues {
 		s.queues[i] = make(chan request, workerQueueMax)
@@ -179,10 +177,46 @@ func New(o Options) *Service {
 	return s
 }
 
-// Serve answers requests of an account from now on.
-func (s *Service) Serve(a *front.Account) error { return s.serve(a.Name(), frontBus{a}) }
+// Serve answers requests of an account from now on. An account that is served already is
+// left alone; one that was made anew under its name takes its place.
+func (s *Service) Serve(a *front.Account) error {
+	s.mu.Lock()
+	old := s.accounts[a.Name()]
+	s.mu.Unlock()
+	if old != nil && old.bus == (frontBus{a}) {
+		return nil
+	}
+	s.enterAccount(a.Name(), frontBus{a})
+	handlers := map[string]front.Handler{}
+	for _, verb := range verbs {
+		subject := "$HERALD.ADV." + verb
+		handlers[subject] = func(m *front.Message) {
+			if len(m.Reply) == 0 || m.Client == nil {
+				return // nobody would hear the answer; or a client made the broker say it
+			}
+			own := m.Clone()
+			s.accept(request{
+				account: a.Name(), verb: verb, payload: own.Payload, reply: string(own.Reply), client: own.Client.ID, who: own.Client,
+				respond: func(p []byte) {
+					if why, failed := errorIn(p); failed {
+						s.subs.Failed(a, subject, why)
+					}
+					own.Respond(nil, p)
+				},
+			})
+		}
+	}
+	if err := s.subs.Serve(a, handlers); err != nil {
+		return err
+	}
+	if old != nil {
+		s.subs.End(old.bus.(frontBus).a)
+	}
+	return nil
+}
 
-func (s *Service) serve(account string, b bus) error {
+// enterAccount makes an account's part, in the place of the one of the same name.
+func (s *Service) enterAccount(account string, b bus) {
 	v := &served{name: account, bus: b, watches: map[string]*watch{}, readers: map[string]*readers{}}
 	v.seen = observe.New(s.o.Now, s.take)
 	v.rules.init(s, v)
@@ -191,28 +225,14 @@ func (s *Service) serve(account string, b bus) error {
 	for _, a := range s.history.of(account) {
 		s.enter(v, nil, a)
 	}
+	ends := s.accounts[account].ends()
 	s.accounts[account] = v
-	s.mu.Unlock()
 	v.rules.set(b)
 	b.setObserver(v.seen.View())
-	for i, verb := range verbs {
-		unsubscribe, err := b.subscribe("$HERALD.ADV."+verb, func(r request) {
-			v.asked[i].Add(1)
-			r.account, r.verb = account, verb
-			s.accept(r)
-		})
-		if err != nil {
-			for _, c := range v.closers {
-				c()
-			}
-			return err
-		}
-		v.closers = append(v.closers, unsubscribe)
+	s.mu.Unlock()
+	for _, end := range ends {
+		end()
 	}
-	if s.o.ID != "" {
-		return s.answerServices(v)
-	}
-	return nil
 }
 
 // Lead tells that this node has begun or ceased to lead group 0. A new leader
@@ -293,24 +313,33 @@ func (s *Service) Close() {
 	s.closed = true
 	var ends []func()
 	for _, v := range s.accounts {
-		ends = append(ends, v.closers...)
-		for _, w := range v.watches {
-			ends = append(ends, w.cancel)
-		}
-		for _, w := range v.readers {
-			ends = append(ends, w.cancel)
-		}
-		ends = append(ends, func() {
-			v.bus.setGate(nil)
-			v.bus.setObserver(nil)
-		})
+		ends = append(ends, v.ends()...)
 	}
 	s.mu.Unlock()
+	s.subs.Close()
 	for _, end := range ends {
 		end()
 	}
 	s.cancel()
 	s.done.Wait()
+}
+
+// ends are what ends an account's part; they are called without Service.mu, which is held
+// here.
+func (v *served) ends() (all []func()) {
+	if v == nil {
+		return nil
+	}
+	for _, w := range v.watches {
+		all = append(all, w.cancel)
+	}
+	for _, w := range v.readers {
+		all = append(all, w.cancel)
+	}
+	return append(all, func() {
+		v.bus.setGate(nil)
+		v.bus.setObserver(nil)
+	})
 }
 
 // accept hands a request to a worker. Requests about one advertisement go to the

@@ -44,7 +44,9 @@ type Scrubbed struct {
 type Options struct {
 	Cluster string // its name
 	Backend Backend
-	Log     *slog.Logger
+	// Identity is how the service presents itself to those who ask $SRV.>.
+	Identity service.Identity
+	Log      *slog.Logger
 }
 
 const (
@@ -79,6 +81,7 @@ type Service struct {
 // New makes a service that answers nobody yet.
 func New(o Options) *Service {
 	s := &Service{o: o, slots: make(chan struct{}, requestsMax)}
+	s.subs.Identity = o.Identity
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
 }
@@ -129,6 +132,9 @@ func (s *Service) accept(m *front.Message, h handler) {
 	s.wg.Go(func() {
 		defer func() { <-s.slots }()
 		v, err := h(s.ctx, c.Payload)
+		if err != nil {
+			s.subs.Failed(c.Account, string(c.Subject), err.Error())
+		}
 		respond(c, v, err)
 	})
 }

@@ -116,6 +116,7 @@ func (s *Service) accept(m *front.Message, answer func(context.Context, ask) (an
 	own := m.Clone()
 	respond := func(v any, err error) {
 		if err != nil {
+			s.subs.Failed(own.Account, string(own.Subject), err.Error())
 			v = found{Error: errorOf(err)}
 		}
 		b, err := json.Marshal(v)

@@ -32,6 +32,8 @@ const Prefix = "$HERALD.F."
 type Options struct {
 	// Filters are shared with the other rooms that filter; default: a set of its own.
 	Filters *filter.Set
+	// Identity is how the service presents itself to those who ask $SRV.>.
+	Identity service.Identity
 	// Peers is the way to the other nodes; nil on a single node.
 	Peers Peers
 	// Grace is how long a registration lives that nobody listens to; default 30 s.
@@ -72,6 +74,7 @@ func New(o Options) *Service {
 	o.compareEvery = cmp.Or(o.compareEvery, compareTime)
 	o.sweepEvery = cmp.Or(o.sweepEvery, sweepTime)
 	s := &Service{o: o, accounts: map[string]*served{}, queue: make(chan func(context.Context), queueMax), up: make(chan string, upMax)}
+	s.subs.Identity = o.Identity
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	for range workers {
 		s.done.Go(s.work)

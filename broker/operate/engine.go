@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/heraldmq/herald/broker/front"
+	rooms "github.com/heraldmq/herald/broker/service"
 	"github.com/heraldmq/herald/broker/state"
 	"github.com/heraldmq/herald/operators/graph"
 	"github.com/heraldmq/herald/topics"
@@ -43,6 +44,8 @@ type Options struct {
 	Peers  Peers
 	Fetch  Fetch
 	Log    *slog.Logger
+	// Identity is how $HERALD.OP.> presents itself to those who ask $SRV.>.
+	Identity rooms.Identity
 	// OutboxBytes may wait in an operator's outbox: with more it runs no steps until some
 	// have been sent. 0: 16 MiB.
 	OutboxBytes int64

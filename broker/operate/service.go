@@ -43,6 +43,7 @@ type asked struct {
 
 func (s *service) init(e *Engine) {
 	s.e, s.slots = e, make(chan struct{}, requestsMax)
+	s.subs.Identity = e.o.Identity
 }
 
 // Serve answers the requests of an account from now on.
@@ -89,6 +90,9 @@ func (s *service) accept(account string, m *front.Message, h handler) {
 		ctx, cancel := context.WithTimeout(s.e.ctx, requestTimeout)
 		defer cancel()
 		v, err := h(ctx, account, c.Payload, c.Client)
+		if err != nil {
+			s.subs.Failed(c.Account, string(c.Subject), err.Error())
+		}
 		c.Respond(nil, answer(v, err))
 	})
 }

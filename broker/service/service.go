@@ -1,11 +1,12 @@
 // Package service keeps the subscriptions by which a room of the broker answers requests,
-// account by account.
+// account by account, and has the room answer as one of NATS's micro services.
 package service
 
 import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/heraldmq/herald/broker/front"
 )
@@ -13,9 +14,29 @@ import (
 // Subscriptions are those of one room. The zero value has none. Its methods are safe for
 // any number of callers.
 type Subscriptions struct {
+	// Identity is how the room answers $SRV.>, from the next Serve on. Without a name it
+	// doesn't. Set before the first Serve.
+	Identity Identity
+
 	mu     sync.Mutex
 	closed bool
-	of     map[*front.Account][]*front.Internal
+	of     map[*front.Account]*served
+}
+
+// served is what an account has.
+type served struct {
+	subs      []*front.Internal
+	since     time.Time
+	endpoints []*endpoint // by subject
+}
+
+func (v *served) end() {
+	if v == nil {
+		return
+	}
+	for _, i := range v.subs {
+		i.Close()
+	}
 }
 
 // Serve calls the handlers with what clients of this node publish to their subjects in the
@@ -28,29 +49,54 @@ func (s *Subscriptions) Serve(a *front.Account, handlers map[string]front.Handle
 	if s.closed || s.of[a] != nil {
 		return nil
 	}
-	subs := make([]*front.Internal, 0, len(handlers))
-	for subject, h := range handlers {
-		i, err := a.Subscribe(subject, "", h, front.Local)
+	v := &served{since: time.Now()}
+	add := func(subject string, h front.Handler, options ...front.SubscribeOption) error {
+		i, err := a.Subscribe(subject, "", h, options...)
 		if err != nil {
-			end(subs)
+			v.end()
 			return fmt.Errorf("answer %s in account %s: %w", subject, a.Name(), err)
 		}
-		subs = append(subs, i)
+		v.subs = append(v.subs, i)
+		return nil
+	}
+	for subject, h := range handlers {
+		e := &endpoint{subject: subject}
+		v.endpoints = append(v.endpoints, e)
+		if err := add(subject, func(m *front.Message) { e.asked.Add(1); h(m) }, front.Local); err != nil {
+			return err
+		}
+	}
+	slices.SortFunc(v.endpoints, bySubject)
+	// Unlike requests these are answered by every node: each is an instance.
+	for subject, h := range s.Identity.handlers(s, v) {
+		if err := add(subject, h); err != nil {
+			return err
+		}
 	}
 	if s.of == nil {
-		s.of = map[*front.Account][]*front.Internal{}
+		s.of = map[*front.Account]*served{}
 	}
-	s.of[a] = subs
+	s.of[a] = v
 	return nil
+}
+
+// Failed counts a request to a subject of Serve that was answered with an error; why is
+// shown in the statistics.
+func (s *Subscriptions) Failed(a *front.Account, subject, why string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if v := s.of[a]; v != nil {
+		v.failed(subject, why)
+	}
 }
 
 // Keep ends what is subscribed in other accounts than these.
 func (s *Subscriptions) Keep(accounts []*front.Account) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for a, subs := range s.of {
+	for a, v := range s.of {
 		if !slices.Contains(accounts, a) {
-			end(subs)
+			v.end()
 			delete(s.of, a)
 		}
 	}
@@ -60,7 +106,7 @@ func (s *Subscriptions) Keep(accounts []*front.Account) {
 func (s *Subscriptions) End(a *front.Account) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	end(s.of[a])
+	s.of[a].end()
 	delete(s.of, a)
 }
 
@@ -70,14 +116,8 @@ func (s *Subscriptions) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
-	for _, subs := range s.of {
-		end(subs)
+	for _, v := range s.of {
+		v.end()
 	}
 	clear(s.of)
-}
-
-func end(subs []*front.Internal) {
-	for _, i := range subs {
-		i.Close()
-	}
 }

@@ -13,7 +13,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/heraldmq/herald/client"
 	"github.com/heraldmq/herald/tests/harness"
 )
 
@@ -52,6 +51,14 @@ func TestAdvertise(t *testing.T) {
 				{"figures are summed", summed},
 				{"only holders publish what is exclusive", exclusive},
 				{"a watch resumes on another node", watchResumes},
+				{"what contradicts is refused, and told", conflicts},
+				{"what does not conform is kept beside", quarantined},
+				{"readers come and go", readersComeAndGo},
+				{"undeclared traffic, and what is near", undeclaredAndNear},
+				{"silence and its end are told", silence},
+				{"the services are micro services", micros},
+				{"exported, wiped, imported, exported", exported},
+				{"thousands come in pages", thousands},
 			} {
 				t.Run(c.name, func(t *testing.T) { c.test(t, &world{w.Cluster, t}) })
 			}
@@ -138,14 +145,7 @@ func (w *world) subscribe(nc *nats.Conn, subject string) *nats.Subscription {
 func plainClientLists(t *testing.T, w *world) {
 	nc := w.connect(w.Nodes[0])
 	w.put(nc, `{"name":"plain","subject":"plain.{x}","lease":{"mode":"permanent"}}`)
-	tool, err := exec.LookPath("/work/bin/nats")
-	if err != nil {
-		if v := w.adv(w.connect(w.last()), "LIST", ""); v["total"] != 1.0 {
-			t.Fatalf("listed %v", v)
-		}
-		return
-	}
-	out, err := exec.Command(tool, "-s", w.last().URL(), "req", "--raw", "$HERALD.ADV.LIST", "").CombinedOutput()
+	out, err := exec.Command(natsBinary(t), "-s", w.last().URL(), "req", "--raw", "$HERALD.ADV.LIST", "").CombinedOutput()
 	if err != nil || !strings.Contains(string(out), `"name":"plain"`) {
 		t.Fatalf("nats req: %v: %s", err, out)
 	}
@@ -410,16 +410,7 @@ func watchResumes(t *testing.T, w *world) {
 func TestAThousandLeasesOutliveTheLeader(t *testing.T) {
 	w := form(t, 3)
 	const leases = 1000
-	leader := ""
-	w.status(w.Nodes[0], "a leader of the catalogue", func(s *client.ClusterStatus) bool {
-		for _, g := range s.Groups {
-			if g.ID == 0 {
-				leader = g.Leader
-			}
-		}
-		return leader != ""
-	})
-	dies := w.Node(leader)
+	dies := w.catalogueLeader()
 	rest := w.others(dies)
 	events := w.subscribe(w.connect(rest[0]), "$HERALD.ADV.EVENT.expired.>")
 	// A third of the clients is on the node that dies, and comes back elsewhere.

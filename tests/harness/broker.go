@@ -17,10 +17,34 @@ import (
 	"time"
 )
 
-var build struct {
+// built is a program of this module that was built for the tests.
+type built struct {
 	sync.Once
 	path string
 	err  error
+}
+
+var brokerd, pubsub built
+
+// of builds the program once.
+func (b *built) of(t testing.TB, name string) string {
+	t.Helper()
+	b.Do(func() {
+		dir, err := os.MkdirTemp("", "herald-"+name)
+		if err != nil {
+			b.err = err
+			return
+		}
+		b.path = filepath.Join(dir, name)
+		out, err := exec.Command("go", "build", "-o", b.path, "github.com/heraldmq/herald/cmd/"+name).CombinedOutput()
+		if err != nil {
+			b.err = fmt.Errorf("building %s: %w\n%s", name, err, out)
+		}
+	})
+	if b.err != nil {
+		t.Fatal(b.err)
+	}
+	return b.path
 }
 
 // Brokerd returns the path of a freshly built brokerd, or of the program named
@@ -30,22 +54,13 @@ func Brokerd(t testing.TB) string {
 	if p := os.Getenv("HERALD_BROKER"); p != "" {
 		return p
 	}
-	build.Do(func() {
-		dir, err := os.MkdirTemp("", "herald-brokerd")
-		if err != nil {
-			build.err = err
-			return
-		}
-		build.path = filepath.Join(dir, "brokerd")
-		out, err := exec.Command("go", "build", "-o", build.path, "github.com/heraldmq/herald/cmd/brokerd").CombinedOutput()
-		if err != nil {
-			build.err = fmt.Errorf("building brokerd: %w\n%s", err, out)
-		}
-	})
-	if build.err != nil {
-		t.Fatal(build.err)
-	}
-	return build.path
+	return brokerd.of(t, "brokerd")
+}
+
+// Pubsub returns the path of a freshly built pubsub.
+func Pubsub(t testing.TB) string {
+	t.Helper()
+	return pubsub.of(t, "pubsub")
 }
 
 // Broker is one brokerd process that can be killed and started again on the

@@ -13,22 +13,13 @@ const (
 	magicEnd   = "HERALDRE"
 	headerSize = 24
 	footerSize = 40
-
-	// writeStep is how much is handed to the kernel, and started on its way to the
-	// disk, at a time: a single large fsync at the end would hold up the write-ahead
-	// log's.
-	writeStep = 1 << 20
 )
 
 // Writer writes one file. Messages come sorted by topic and, within it, by
 // sequence.
 type Writer struct {
-	f      *os.File
-	path   string
+	output
 	number uint64
-	buf    []byte
-	offset int64  // of buf's end in the file
-	sum    uint32 // of what has left buf
 
 	run    Run
 	seed   uint32
@@ -43,7 +34,8 @@ func Create(path string, number uint64) (*Writer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create data file: %w", err)
 	}
-	w := &Writer{f: f, path: path, number: number, buf: make([]byte, 0, writeStep+writeStep/4)}
+	w := &Writer{number: number}
+	w.init(f, path)
 	w.buf = append(w.buf, magicStart...)
 	w.buf = binary.LittleEndian.AppendUint64(w.buf, number)
 	w.buf = append(w.buf, 0, 0, 0, 0)
@@ -71,8 +63,7 @@ func (w *Writer) Add(topic topics.TopicID, m *Message) error {
 	r.Messages++
 	w.block.add(m)
 	w.buf = appendRecord(w.buf, w.seed, m)
-	w.offset += int64(size)
-	return w.step(writeStep)
+	return w.added(size)
 }
 
 // Cut ends the current run: the next message starts another. Messages that
@@ -93,34 +84,6 @@ func (w *Writer) Cut() {
 	w.block.reset()
 }
 
-// step writes the buffer out once it has reached a size.
-func (w *Writer) step(size int) error {
-	if len(w.buf) < size {
-		return nil
-	}
-	at := w.offset - int64(len(w.buf))
-	if _, err := w.f.WriteAt(w.buf, at); err != nil {
-		return fmt.Errorf("write data file %s at %d: %w", w.path, at, err)
-	}
-	startWriteback(w.f, at, int64(len(w.buf)))
-	w.sum = Checksum(w.sum, w.buf)
-	w.buf = w.buf[:0]
-	return nil
-}
-
-func (w *Writer) append(b []byte) error {
-	for len(b) > 0 {
-		n := min(len(b), writeStep)
-		w.buf = append(w.buf, b[:n]...)
-		w.offset += int64(n)
-		b = b[n:]
-		if err := w.step(writeStep); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // Finish writes the index, syncs the file and returns it opened for reading.
 // The folder's entry is not synced. On an error the file is removed.
 func (w *Writer) Finish() (*File, error) {
@@ -139,7 +102,7 @@ func (w *Writer) Finish() (*File, error) {
 		err = w.append(tail)
 	}
 	if err == nil {
-		err = w.step(1)
+		err = w.flush()
 	}
 	content := w.sum
 	footer := w.footer(directory, Checksum(0, tail))
@@ -147,7 +110,7 @@ func (w *Writer) Finish() (*File, error) {
 		err = w.append(footer)
 	}
 	if err == nil {
-		err = w.step(1)
+		err = w.flush()
 	}
 	if err == nil {
 		if err = w.f.Sync(); err != nil {
@@ -161,6 +124,7 @@ func (w *Writer) Finish() (*File, error) {
 	f := &File{number: w.number, length: w.offset, content: content, sum: w.sum, f: w.f, Runs: w.runs}
 	f.Moved(w.path)
 	f.refs.Store(1)
+	w.release()
 	return f, nil
 }
 
@@ -176,6 +140,7 @@ func (w *Writer) footer(directory int64, sum uint32) []byte {
 
 // Abort gives the file up and removes it.
 func (w *Writer) Abort() {
+	w.release()
 	_ = w.f.Close()       // nothing of it is needed
 	_ = os.Remove(w.path) // if it stays, the next open of the store removes it
 }

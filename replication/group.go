@@ -42,6 +42,7 @@ type Group struct {
 	wanted    chan struct{} // a snapshot is wanted
 	more      chan struct{} // something waits in queue
 	review    chan struct{} // the members are to be looked at
+	reshaped  chan struct{} // this node, as leader, has changed the members
 	handing   chan struct{} // held by the transfer that is going on
 	stop      chan struct{}
 	running   sync.WaitGroup
@@ -110,6 +111,10 @@ func (g *Group) Term() uint64 { return g.raft.CurrentTerm() }
 // LeaderChanges carries whether this node leads. It holds the latest value only:
 // a slow reader misses flips, never the last state. For one reader.
 func (g *Group) LeaderChanges() <-chan bool { return g.changes }
+
+// MembersChanged tells, on the node that leads, that a change of the members has been
+// committed. Several that nobody read of are told of once. For one reader.
+func (g *Group) MembersChanged() <-chan struct{} { return g.reshaped }
 
 // LastIndex returns the last index of the log here, committed or not.
 func (g *Group) LastIndex() topics.Index { return topics.Index(g.raft.LastIndex()) }

@@ -300,6 +300,9 @@ func (g *Group) act(ctx context.Context, a action) error {
 		delete(g.membership.leaving, a.id)
 		g.membership.mu.Unlock()
 	}
+	if err == nil {
+		signal(g.reshaped)
+	}
 	return err
 }
 

@@ -28,7 +28,7 @@ func (n *Node) start(id topics.GroupID, sm StateMachine, o StartOptions) (_ *Gro
 		id: id, node: n,
 		leadership: leadership{notify: make(chan bool), changes: make(chan bool, 1)},
 		wanted:     make(chan struct{}, 1), more: make(chan struct{}, 1), stop: make(chan struct{}),
-		review: make(chan struct{}, 1), handing: make(chan struct{}, 1),
+		review: make(chan struct{}, 1), reshaped: make(chan struct{}, 1), handing: make(chan struct{}, 1),
 		care: care{damaged: make(chan error, 1)},
 	}
 	g.ctx, g.cancel = context.WithCancel(n.ctx)

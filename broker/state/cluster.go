@@ -237,6 +237,9 @@ func (c *cluster) followCatalogue(ctx context.Context) {
 		}
 		select {
 		case leads = <-changes:
+		case <-meta.MembersChanged(): // the next group may wait for this one's voters
+			c.tellStatus()
+			c.changed()
 		case <-ctx.Done():
 			if c.leading.Store(false); led && s.ctx.Err() == nil && s.hooks.OnCatalogueLeader != nil {
 				s.hooks.OnCatalogueLeader(false)

@@ -266,6 +266,9 @@ func (c *cluster) follow(r *replica) {
 		}
 		select {
 		case leads = <-changes:
+		case <-log.MembersChanged():
+			c.tellStatus()
+			c.changed()
 		case <-r.ctx.Done():
 			r.usable.Store(false)
 			return

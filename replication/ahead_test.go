@@ -236,6 +236,7 @@ func TestWriteFirst(t *testing.T) {
 // TestALeaderLosesPowerBeforeItHasWritten what its followers have: whoever leads next
 // has it or not, and the old leader comes back with less than it sent.
 func TestALeaderLosesPowerBeforeItHasWritten(t *testing.T) {
+	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, alone := range []bool{false, true} {
 		t.Run(fmt.Sprintf("one follower only %v", alone), func(t *testing.T) {
@@ -321,6 +322,7 @@ func sameLogs(t *testing.T, l *lab) {
 // are cut off one or both ways, stall, and hand over the lead. Nothing acknowledged may
 // be lost, and the logs must match. HERALD_LONG=1 takes longer, HERALD_SEED repeats.
 func TestLogsMatchUnderPowerCuts(t *testing.T) {
+	t.Parallel()
 	rounds := 8
 	if os.Getenv("HERALD_LONG") != "" {
 		rounds = 80

@@ -15,6 +15,7 @@ import (
 // nodes are killed, cut off and lose their disks. Never more than one of the members is
 // away, so everything must go on, and nothing acknowledged may be lost.
 func TestMembersChangeUnderKills(t *testing.T) {
+	t.Parallel()
 	rounds := 6
 	if os.Getenv("HERALD_LONG") != "" {
 		rounds = 60

@@ -258,6 +258,7 @@ func TestThreeNodesAgreeAndSurviveAKill(t *testing.T) {
 }
 
 func TestCatalogueGroupOfThree(t *testing.T) {
+	t.Parallel()
 	l := newLab(t, 0, nil, "a", "b", "c")
 	l.propose("one")
 	for _, name := range []string{"a", "b", "c"} {
@@ -292,6 +293,7 @@ func TestWipedNodeComesBackAsAnother(t *testing.T) {
 }
 
 func TestNodeIsReplaced(t *testing.T) {
+	t.Parallel()
 	l := newLab(t, 1, nil, "a", "b", "c", "+d")
 	l.propose("one")
 	gone := l.leader().name
@@ -317,6 +319,7 @@ func TestNodeIsReplaced(t *testing.T) {
 }
 
 func TestLinearizeAndTransfer(t *testing.T) {
+	t.Parallel()
 	l := newLab(t, 1, nil, "a", "b", "c")
 	ctx, cancel := context.WithTimeout(context.Background(), labWait)
 	defer cancel()

@@ -119,6 +119,7 @@ type crowded struct {
 func (c *crowded) Free(string) (int64, error) { return c.free.Load(), nil }
 
 func TestFullDiskRefusesUntilThereIsSpace(t *testing.T) {
+	t.Parallel()
 	fsys := &crowded{FS: disk.OS{}}
 	fsys.free.Store(1 << 40)
 	n := openNode(t, Config{Dir: t.TempDir(), FS: fsys})
@@ -200,6 +201,7 @@ func TestStuckProposalEndsTheNode(t *testing.T) {
 // the same, a leader that is cut off refuses or says that it doesn't know, and
 // nothing acknowledged is lost.
 func TestThreeNodes(t *testing.T) {
+	t.Parallel()
 	names := []string{"a", "b", "c"}
 	trans := map[string]*raft.NetworkTransport{}
 	var voters []raft.Server

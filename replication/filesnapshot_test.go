@@ -14,6 +14,7 @@ import (
 // joins them: the one that was away takes a snapshot over its own end of the log, and
 // appends are taken at once (hashicorp/raft #697).
 func TestDivergentFollowerMeetsASnapshot(t *testing.T) {
+	t.Parallel()
 	l := newLab(t, 1, func(_ string, c *Config) { c.SnapshotBytes, c.TrailingBytes = 1, 1 }, "a", "b", "c")
 	for i := range 5 {
 		l.propose(fmt.Sprint("before ", i))

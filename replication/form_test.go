@@ -111,6 +111,7 @@ func dirsOf(t *testing.T, names ...string) map[string]string {
 }
 
 func TestFormInAnyOrder(t *testing.T) {
+	t.Parallel()
 	for _, order := range [][]string{{"a", "b", "c"}, {"c", "b", "a"}, {"b", "c", "a"}, {"b", "a", "c"}} {
 		for _, apart := range []time.Duration{0, 150 * time.Millisecond} {
 			c := peertest.NewUnopened(t, "a", "b", "c")
@@ -128,6 +129,7 @@ func TestFormInAnyOrder(t *testing.T) {
 }
 
 func TestFormBySeeds(t *testing.T) {
+	t.Parallel()
 	// Only "m" is known to the others, and it knows nobody.
 	c := peertest.NewUnopened(t, "m", "a", "z")
 	c.Change(func(o *peer.Options) {
@@ -154,6 +156,7 @@ func TestFormBySeeds(t *testing.T) {
 }
 
 func TestWipedFounderFoundsNoMore(t *testing.T) {
+	t.Parallel()
 	l := newLab(t, 0, nil, "a", "b", "c")
 	l.propose("one")
 	l.stop("a")

@@ -14,6 +14,7 @@ import (
 // TestAFullLeaderMakesWay fills the leader's disk: others take the lead, and nobody is
 // told that there is no space. With all disks full everybody is, until there is space.
 func TestAFullLeaderMakesWay(t *testing.T) {
+	t.Parallel()
 	for _, group := range []int{0, 1} {
 		disks := map[string]*crowded{}
 		l := newLab(t, topics.GroupID(group), func(name string, c *Config) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"slices"
@@ -15,7 +16,12 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// The tests of several nodes wait more than they work: more of them run at once than
+// there are processors, unless -parallel says how many.
+func TestMain(m *testing.M) {
+	_ = flag.Set("test.parallel", "4") // a flag that testing has, and a number
+	goleak.VerifyTestMain(m)
+}
 
 // list is a state machine that remembers what it was given.
 type list struct {

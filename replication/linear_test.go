@@ -104,6 +104,7 @@ type labGroup struct {
 // TestRegisterIsLinearizable reads and writes a register while nodes are cut off,
 // killed, restarted, and the lead is handed around. HERALD_LONG=1 takes longer.
 func TestRegisterIsLinearizable(t *testing.T) {
+	t.Parallel()
 	rounds, names := 6, []string{"a", "b", "c"}
 	if os.Getenv("HERALD_LONG") != "" {
 		rounds, names = 40, []string{"a", "b", "c", "d", "e"}

@@ -68,6 +68,7 @@ func (l *lab) diverge() *labNode {
 // TestDivergedFollowerTakesASnapshot697: a follower with a diverging end that installs
 // a snapshot must take entries again.
 func TestDivergedFollowerTakesASnapshot697(t *testing.T) {
+	t.Parallel()
 	tune := func(_ string, c *Config) { c.CatalogBytes = 32 << 10 }
 	l := newLab(t, 0, tune, "a", "b", "c")
 	old := l.diverge()
@@ -97,6 +98,7 @@ func TestDivergedFollowerTakesASnapshot697(t *testing.T) {
 // TestLeaderWithAHungDiskIsReplaced503: raft's heartbeats go on while the disk hangs,
 // and nobody is elected; here the write deadline ends the process.
 func TestLeaderWithAHungDiskIsReplaced503(t *testing.T) {
+	t.Parallel()
 	disks := map[string]*fault.Inject{}
 	fatals := make(chan error, 3)
 	tune := func(name string, c *Config) {
@@ -171,6 +173,7 @@ func TestFollowerWhoseDiskFailsGoesDown612(t *testing.T) {
 // TestPausedLeaderReadsNothingOld: what was on the wire before a leader was stopped
 // must not tell it afterwards that it still leads.
 func TestCutOffLeaderReadsNothingOld(t *testing.T) {
+	t.Parallel()
 	l := newLab(t, 1, nil, "a", "b", "c")
 	l.propose("one")
 	old := l.leader()

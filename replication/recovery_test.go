@@ -25,6 +25,7 @@ func text(i int) string { return fmt.Sprintf("%06d %s", i, strings.Repeat("x", i
 
 // TestCompleteSnapshotsTrimTheLog: group 0's machine has no files of its own.
 func TestCompleteSnapshotsTrimTheLog(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	var want []string
 	for round := range 3 {
@@ -70,6 +71,7 @@ func TestUnflushedEntriesStay(t *testing.T) {
 // TestFlushedMachine: a machine with files of its own, restarted with what it had
 // flushed, an older flush, and too old a one.
 func TestFlushedMachine(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	n := openNode(t, tiny(dir))
 	sm := &list{}

@@ -17,6 +17,7 @@ import (
 // acknowledged is lost, and afterwards the group takes proposals (hashicorp/raft #696).
 // HERALD_LONG=1 makes it a thousand.
 func TestTransfersUnderLoad(t *testing.T) {
+	t.Parallel()
 	n := 40
 	if os.Getenv("HERALD_LONG") != "" {
 		n = 1000

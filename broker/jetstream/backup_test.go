@@ -102,6 +102,7 @@ func everything(t *testing.T, nc *nats.Conn, js jetstream.JetStream, name string
 }
 
 func TestABackupBringsEverythingBack(t *testing.T) {
+	t.Parallel()
 	nc, js := start(t, nil)
 	for _, tt := range []struct {
 		name   string
@@ -224,6 +225,7 @@ func TestABrokenRestoreLeavesNothing(t *testing.T) {
 }
 
 func TestABackupWithoutReceiverEnds(t *testing.T) {
+	t.Parallel()
 	nc, js := start(t, nil)
 	ctx := deadline(t)
 	must[jetstream.Stream](t)(js.CreateStream(ctx, jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}}))

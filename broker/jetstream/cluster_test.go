@@ -287,6 +287,7 @@ func TestRequestsGoToTheLeader(t *testing.T) {
 }
 
 func TestWhatNobodyLeadsWaits(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.ask("STREAM.CREATE.S", `{"name":"S","subjects":["s"],"allow_direct":true}`)
 	r.ask("CONSUMER.DURABLE.CREATE.S.C", `{"stream_name":"S","config":{"durable_name":"C","ack_policy":"explicit"}}`)

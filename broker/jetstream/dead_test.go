@@ -290,6 +290,7 @@ func TestManyClientsShareAConsumerWithoutTwoOfAKeyAtOnce(t *testing.T) {
 // A message that is asked for again comes before the others of its key, which wait; other
 // keys go on, within max_ack_pending.
 func TestOthersOfAKeyWaitForARedelivery(t *testing.T) {
+	t.Parallel()
 	_, js := start(t, nil)
 	ctx := deadline(t)
 	must[jetstream.Stream](t)(js.CreateStream(ctx, jetstream.StreamConfig{Name: "K", Subjects: []string{"k"}}))

@@ -12,6 +12,7 @@ import (
 
 // Every message dies; the lead changes all the while. Each dead letter is there once.
 func TestDeadLettersAreStoredOnceAcrossLeaderChanges(t *testing.T) {
+	t.Parallel()
 	nodes := threeNodes(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 	defer cancel()
@@ -65,6 +66,7 @@ func TestDeadLettersAreStoredOnceAcrossLeaderChanges(t *testing.T) {
 }
 
 func TestKeysStayInOrderAcrossLeaderChanges(t *testing.T) {
+	t.Parallel()
 	nodes := threeNodes(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 	defer cancel()

@@ -1,6 +1,7 @@
 package jetstream
 
 import (
+	"flag"
 	"fmt"
 	"slices"
 	"sync"
@@ -9,7 +10,12 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// The tests of several nodes wait more than they work: more of them run at once than
+// there are processors, unless -parallel says how many.
+func TestMain(m *testing.M) {
+	_ = flag.Set("test.parallel", "4") // a flag that testing has, and a number
+	goleak.VerifyTestMain(m)
+}
 
 func TestQueueKeepsTheOrderOfAKey(t *testing.T) {
 	q := newQueue(4, 1000)

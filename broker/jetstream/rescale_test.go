@@ -15,6 +15,7 @@ import (
 // publishers and a consumer that acknowledges: all is delivered, nothing twice but what
 // was under way, and who asks is answered at once.
 func TestReplicasOfAStreamThatIsUsed(t *testing.T) {
+	t.Parallel()
 	nodes := threeNodes(t)
 	cfg := jetstream.StreamConfig{Name: "S", Subjects: []string{"s.>"}, Replicas: 1, Duplicates: time.Hour, AllowDirect: true}
 	s := nodes[0].create(t, cfg)

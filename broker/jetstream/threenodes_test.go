@@ -144,6 +144,7 @@ func spread(t *testing.T, n node) {
 
 // TestThreeNodesServeAsOne asks each node for what any of them leads.
 func TestThreeNodesServeAsOne(t *testing.T) {
+	t.Parallel()
 	nodes := threeNodes(t)
 	a, b, c := nodes[0], nodes[1], nodes[2]
 	spread(t, a)
@@ -244,6 +245,7 @@ func TestThreeNodesServeAsOne(t *testing.T) {
 // TestConsumersOutliveTheirLeader moves the lead under consumers of all kinds: each
 // gets every message, those that nobody uses are kept for their full term.
 func TestConsumersOutliveTheirLeader(t *testing.T) {
+	t.Parallel()
 	nodes := threeNodes(t)
 	a, b, c := nodes[0], nodes[1], nodes[2]
 	s := a.create(t, jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}, Replicas: 3})
@@ -318,6 +320,7 @@ func TestConsumersOutliveTheirLeader(t *testing.T) {
 
 // TestLeadersMoveOnRequest has the catalogue and groups led elsewhere.
 func TestLeadersMoveOnRequest(t *testing.T) {
+	t.Parallel()
 	nodes := threeNodes(t)
 	meta := func() string {
 		m := must[*nats.Msg](t)(nodes[0].sys.Request("$SYS.REQ.SERVER.PING.JSZ", nil, patience))

@@ -11,6 +11,7 @@ import (
 )
 
 func TestOutputsAreAdvertisedWithWhatTheyAreMadeFrom(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	p := openWith(t, dir, nil, compile, groupsOf(2, 0))
 	defer func() { p.close() }()

@@ -160,8 +160,10 @@ func (f *fleet) level(id uint64) {
 }
 
 func TestOutputIsThatOfTheBatchWhilePrimariesAreKilled(t *testing.T) {
+	t.Parallel()
 	for _, text := range []string{fmt.Sprintf(counting, "replay\nstate: {backend: pebble}"), fmt.Sprintf(windowing, "delta")} {
 		t.Run(strings.Fields(text)[1], func(t *testing.T) {
+			t.Parallel()
 			f := startFleet(t)
 			f.any().topics(3)
 			for name, p := range f.nodes {
@@ -223,8 +225,12 @@ func TestOutputIsThatOfTheBatchWhilePrimariesAreKilled(t *testing.T) {
 }
 
 func TestADivergentStandbyIsRebuilt(t *testing.T) {
+	t.Parallel()
 	for _, standby := range []string{"replay", "delta"} {
-		t.Run(standby, func(t *testing.T) { divergent(t, standby) })
+		t.Run(standby, func(t *testing.T) {
+			t.Parallel()
+			divergent(t, standby)
+		})
 	}
 }
 

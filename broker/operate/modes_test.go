@@ -127,8 +127,10 @@ func (f *fleet) killing(id uint64, rng *rand.Rand, kills int, settled func()) (a
 }
 
 func TestPassiveIsPreciseWhilePrimariesAreKilled(t *testing.T) {
+	t.Parallel()
 	for _, every := range []string{"200ms", "1h"} {
 		t.Run(every, func(t *testing.T) {
+			t.Parallel()
 			f := startFleet(t)
 			f.withTopics()
 			text := recovering("passive", "checkpoint: "+every)
@@ -156,6 +158,7 @@ func TestPassiveIsPreciseWhilePrimariesAreKilled(t *testing.T) {
 }
 
 func TestUpstreamLosesNothingWhilePrimariesAreKilled(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t)
 	f.withTopics()
 	text := recovering("upstream", "")
@@ -199,6 +202,7 @@ func TestUpstreamLosesNothingWhilePrimariesAreKilled(t *testing.T) {
 }
 
 func TestAmnesiaTellsWhatIsMissing(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t)
 	f.withTopics()
 	text := recovering("amnesia", "")
@@ -254,6 +258,7 @@ func TestRecoveryIsRefusedWhereItCannotBeKept(t *testing.T) {
 // Whoever takes over has the state open, whatever its size: nothing is loaded, and nothing
 // is fetched.
 func TestTakingOverLoadsNothing(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t)
 	f.withTopics()
 	text := fmt.Sprintf(counting, "delta\nstate: {backend: pebble}")
@@ -288,6 +293,7 @@ func TestTakingOverLoadsNothing(t *testing.T) {
 // auto has standbys run the steps where the changes of state are much more than the input,
 // and what is given is the same.
 func TestAutoChoosesWhatIsLess(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t)
 	f.withTopics()
 	text := strings.Replace(fmt.Sprintf(windowing, "auto"), "{ tumble: 10s }", "{ hop: 100s, every: 1s }", 1)
@@ -334,6 +340,7 @@ func TestAutoChoosesWhatIsLess(t *testing.T) {
 
 // Who takes over says how long it took.
 func TestTakingOverIsTimed(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t)
 	f.withTopics()
 	o := f.any().deploy(fmt.Sprintf(counting, "delta"))

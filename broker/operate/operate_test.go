@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -25,7 +26,12 @@ import (
 	"github.com/heraldmq/herald/topics/catalogue"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// The tests of several nodes wait more than they work: more of them run at once than
+// there are processors, unless -parallel says how many.
+func TestMain(m *testing.M) {
+	_ = flag.Set("test.parallel", "4") // a flag that testing has, and a number
+	goleak.VerifyTestMain(m)
+}
 
 const counting = `
 operator: counts
@@ -240,6 +246,7 @@ func same(got, want []string) (bool, string) {
 }
 
 func TestOutputIsThatOfTheBatchOverRestarts(t *testing.T) {
+	t.Parallel()
 	for _, text := range []string{counting, windowing} {
 		for _, standby := range []string{"delta", "replay", "replay\nstate: {backend: pebble}", "delta\nrecovery: passive\ncheckpoint: 50ms"} {
 			text := fmt.Sprintf(text, standby)

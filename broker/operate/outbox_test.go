@@ -117,6 +117,7 @@ func TestOutputsOfSeveralGroupsAreThoseOfTheBatchOverRestarts(t *testing.T) {
 }
 
 func TestAFullOutboxHoldsTheOperatorUp(t *testing.T) {
+	t.Parallel()
 	p := openWith(t, t.TempDir(), nil, compile, groupsOf(3, 2000))
 	defer p.close()
 	p.spread(1, 1, 1, 1)
@@ -150,6 +151,7 @@ func TestAFullOutboxHoldsTheOperatorUp(t *testing.T) {
 }
 
 func TestWhatWaitsForATopicThatIsDeletedGoesToTheOneMadeAnew(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	p := openWith(t, dir, nil, compile, groupsOf(3, 0))
 	defer func() { p.close() }()
@@ -206,8 +208,10 @@ func TestWhatWaitsForATopicThatIsDeletedGoesToTheOneMadeAnew(t *testing.T) {
 }
 
 func TestOutputsFollowTheirTopicsWhileNodesAreKilled(t *testing.T) {
+	t.Parallel()
 	for _, standby := range []string{"delta", "replay"} {
 		t.Run(standby, func(t *testing.T) {
+			t.Parallel()
 			f := startFleet(t)
 			f.any().spread(3, 3, 1, 1)
 			for name, p := range f.nodes {

@@ -77,6 +77,7 @@ func (p *place) parted(text string, outputs ...string) {
 }
 
 func TestPartitionsGiveWhatOneInstanceGives(t *testing.T) {
+	t.Parallel()
 	for _, standby := range []string{"delta", "replay"} {
 		t.Run(standby, func(t *testing.T) {
 			dir := t.TempDir()
@@ -159,6 +160,7 @@ func (p *place) rescaledTo(n int) {
 }
 
 func TestRescalingUnderLoadAndOverRestartsLosesAndDoublesNothing(t *testing.T) {
+	t.Parallel()
 	for _, standby := range []string{"delta", "replay"} {
 		t.Run(standby, func(t *testing.T) {
 			dir := t.TempDir()
@@ -238,6 +240,7 @@ func TestRescalingUnderLoadAndOverRestartsLosesAndDoublesNothing(t *testing.T) {
 }
 
 func TestAnOperatorFollowsItsFirstOutputAndRescalesWhilePrimariesAreKilled(t *testing.T) {
+	t.Parallel()
 	// Each flush writes a file for each instance on each node: seldom, for the disk's sake.
 	f := startFleetWith(t, func(o *state.Options, _ *Options) { o.FlushInterval = 2 * time.Second })
 	f.any().spread(3, 3, 1, 1)

@@ -98,6 +98,7 @@ func TestASavepointIsGoneBackTo(t *testing.T) {
 // All replicas begin with the savepoint, whoever led when it was made, and whoever leads
 // then.
 func TestASavepointOutlivesItsPrimary(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t)
 	f.withTopics()
 	text := fmt.Sprintf(counting, "delta")

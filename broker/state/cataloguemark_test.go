@@ -12,6 +12,7 @@ import (
 // TestReplicasOfTheCatalogueAreCompared: they agree, and one that holds something else is
 // found out.
 func TestReplicasOfTheCatalogueAreCompared(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, 3, func(o *Options) {
 		o.tune = func(c *replication.Config) { c.DigestInterval = 100 * time.Millisecond }
 	})

@@ -12,8 +12,10 @@ import (
 )
 
 func TestTopicsAreServedByEveryNode(t *testing.T) {
+	t.Parallel()
 	for _, r := range []int{1, 3} {
 		t.Run(fmt.Sprintf("R%d", r), func(t *testing.T) {
+			t.Parallel()
 			if testing.Short() && r == 1 {
 				t.Skip("the other tests have some of these")
 			}
@@ -39,6 +41,7 @@ func TestTopicsAreServedByEveryNode(t *testing.T) {
 }
 
 func TestChangesWorkOnEveryNode(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, 3)
 	f.create("a", replicated(3, "T", "t.>"))
 	for i, on := range f.names() {
@@ -77,6 +80,7 @@ func TestChangesWorkOnEveryNode(t *testing.T) {
 }
 
 func TestANodeThatIsKilledIsReplacedAndComesBack(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, 3)
 	topic := f.create("a", replicated(3, "T", "t.>"))
 	f.notLeading("T")
@@ -113,6 +117,7 @@ func TestANodeThatIsKilledIsReplacedAndComesBack(t *testing.T) {
 }
 
 func TestNodesJoinAreDrainedAndRemoved(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, 3)
 	for i := range 4 {
 		name := fmt.Sprintf("T%d", i)

@@ -34,6 +34,7 @@ func (f *fleet) notLeading(topic string) string {
 }
 
 func TestBatchesWorkFromEveryNode(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, 3)
 	cfg := replicated(3, "T", "t.>")
 	cfg.AllowAtomic, cfg.AllowBatched = true, true
@@ -58,6 +59,7 @@ func TestBatchesWorkFromEveryNode(t *testing.T) {
 }
 
 func TestLargeMessagesAreForwardedWhole(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, 3)
 	f.create("a", replicated(3, "T", "t.>"))
 	from := f.notLeading("T")
@@ -70,6 +72,7 @@ func TestLargeMessagesAreForwardedWhole(t *testing.T) {
 }
 
 func TestWhatNobodyTakesIsHeldThenRefused(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, 3)
 	topic := f.create("a", replicated(3, "T", "t.>"))
 	f.wait("somebody leads", func() (bool, string) { return topic.Group().Leader() != "", "" })
@@ -162,6 +165,7 @@ func TestClocksThatAreOffDecideNothing(t *testing.T) {
 }
 
 func TestLimitsHoldAcrossGroups(t *testing.T) {
+	t.Parallel()
 	limits := catalogue.Limits{FileBytes: 100_000, Consumers: 3}
 	f := startFleet(t, 3, func(o *Options) { o.Limits = func(string) catalogue.Limits { return limits } })
 	for i := range 3 {
@@ -200,6 +204,7 @@ func TestLimitsHoldAcrossGroups(t *testing.T) {
 }
 
 func TestRestartOfAll(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, 3)
 	for i := range 3 {
 		name := fmt.Sprintf("T%d", i)
@@ -232,6 +237,7 @@ func TestRestartOfAll(t *testing.T) {
 }
 
 func TestFiveNodes(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("five nodes are slow to start on few cores")
 	}
@@ -257,6 +263,7 @@ func TestFiveNodes(t *testing.T) {
 
 // TestManyTopics measures how fast topics are made.
 func TestManyTopics(t *testing.T) {
+	t.Parallel()
 	many := 1000
 	if testing.Short() {
 		many = 50

@@ -52,6 +52,7 @@ func (f *fleet) fastBatch(on, topic, id, gap string, n int) (answers []string) {
 // TestFastBatchesWorkFromEveryNode: whoever leads, alone and side by side, with gaps
 // allowed or not; and while the topic's lead has gone elsewhere they begin anew.
 func TestFastBatchesWorkFromEveryNode(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, 3)
 	cfg := replicated(3, "T", "t.>")
 	cfg.AllowBatched = true

@@ -9,6 +9,7 @@ import (
 // TestANodeAloneGetsPeers opens the directory of a node that was alone as that of a
 // cluster's first node, to which others come.
 func TestANodeAloneGetsPeers(t *testing.T) {
+	t.Parallel()
 	f := &fleet{TB: t, dir: t.TempDir(), nodes: map[string]*member{}, acks: map[string]chan string{}}
 	t.Cleanup(f.stopAll)
 	dir := filepath.Join(f.dir, "a")

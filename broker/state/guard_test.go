@@ -125,6 +125,7 @@ func TestGuardedRecordsAreAppliedOnce(t *testing.T) {
 }
 
 func TestGuardedRecordsInACluster(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, 3)
 	f.create("a", replicated(3, "T", "T.>"))
 	f.notLeading("T")

@@ -89,6 +89,7 @@ func (f *fleet) renewed(n string, old *replica) {
 // TestALateReplicaIsRefilled: a node misses more than the log keeps, once with what it
 // had and once with nothing.
 func TestALateReplicaIsRefilled(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("takes a while")
 	}
@@ -117,6 +118,7 @@ func TestALateReplicaIsRefilled(t *testing.T) {
 
 // TestDamageIsFoundAndRepaired: a byte of a data file changes while the node runs.
 func TestDamageIsFoundAndRepaired(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("takes a while")
 	}
@@ -164,6 +166,7 @@ func flip(t *testing.T, name string, at int64) {
 
 // TestADivergedReplicaIsFoundOut: somebody's memory isn't what it should be.
 func TestADivergedReplicaIsFoundOut(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("takes a while")
 	}

@@ -141,6 +141,7 @@ func (f *fleet) holds(topic string, stored map[string]uint64) {
 }
 
 func TestATopicGetsOtherReplicasWhileItIsUsed(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, 3)
 	cfg := replicated(1, "T", "t.>")
 	cfg.Duplicates = time.Hour
@@ -166,6 +167,7 @@ func TestATopicGetsOtherReplicasWhileItIsUsed(t *testing.T) {
 // TestAMoveOutlivesWhoeverMakesIt kills a leader while topics move: the source's, the
 // target's, group 0's.
 func TestAMoveOutlivesWhoeverMakesIt(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("takes a while")
 	}
@@ -216,6 +218,7 @@ func TestAMoveOutlivesWhoeverMakesIt(t *testing.T) {
 }
 
 func TestConsumersKeepTheirPlaceInAMove(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, 3)
 	cfg := replicated(1, "T", "t.>")
 	cfg.Retention = topics.RetainWorkQueue
@@ -275,6 +278,7 @@ func TestConsumersKeepTheirPlaceInAMove(t *testing.T) {
 }
 
 func TestAMoveThatCantEndGoesBack(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, 3)
 	made := f.create("a", replicated(1, "T", "t.>"))
 	f.notLeading("T")
@@ -313,6 +317,7 @@ func TestAMoveThatCantEndGoesBack(t *testing.T) {
 
 // TestATopicIsDeletedWhileItMoves: nothing is left of it, in either group.
 func TestATopicIsDeletedWhileItMoves(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, 3)
 	f.calm()
 	for i := range 4 {

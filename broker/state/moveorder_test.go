@@ -56,6 +56,7 @@ func (f *fleet) inOrder(topic string, n int, nodes ...string) {
 // the group that the topic leaves, what is captured afterwards is for another one. What
 // each node captured must be stored in that order.
 func TestAPublishersOrderOutlivesAMove(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, 3)
 	topic := f.create("a", replicated(3, "T", "t.>"))
 	f.notLeading("T")

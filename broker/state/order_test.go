@@ -15,6 +15,7 @@ import (
 // waiting, while the lead goes round. What was acknowledged must be stored in order,
 // and nobody be refused: a lead that is handed over loses nothing.
 func TestOrderHoldsWhileTheLeadMoves(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, 3)
 	topic := f.create("a", replicated(3, "T", "t.>"))
 	f.notLeading("T")

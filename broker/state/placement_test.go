@@ -11,6 +11,7 @@ import (
 
 // TestAClusterOfOneServesTopics: its first group is founded when the first topic asks for one.
 func TestAClusterOfOneServesTopics(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, 1)
 	_, _, err := f.nodes["a"].CreateTopic(timed(t), "A", replicated(3, "T3", "t3.>"))
 	if fault := (*topics.Fault)(nil); !errors.As(err, &fault) || fault.ErrCode != 10005 {
@@ -33,6 +34,7 @@ func TestAClusterOfOneServesTopics(t *testing.T) {
 // the tags; where there are too few, nats-server's refusal says which tags are missing; and a
 // topic that asks for something else moves.
 func TestTopicsLiveOnNodesWithTheTagsTheyAskFor(t *testing.T) {
+	t.Parallel()
 	tags := map[string][]string{"a": {"EU", "ssd"}, "b": {"eu", "SSD"}, "c": {"us"}}
 	f := startFleet(t, 3, func(o *Options) { o.Tags = tags[o.Network.Name()] })
 	f.wait("the tags are known", func() (bool, string) {

@@ -152,6 +152,7 @@ func logOf(n *node, every int) (entries []replication.Entry) {
 // three replicas that flush, restart, die, and are refilled from each other at
 // different places: at every marker they say the same.
 func TestReplicasAgreeAtEveryMarker(t *testing.T) {
+	t.Parallel()
 	left := 40
 	if testing.Short() {
 		left = 4

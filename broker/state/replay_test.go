@@ -22,6 +22,7 @@ import (
 // what a node finds that starts from a copy of the directory, as after a kill, and
 // from the directory itself, as after a stop.
 func TestReplayGivesTheSameState(t *testing.T) {
+	t.Parallel()
 	left := 30 // each opens three nodes
 	if testing.Short() {
 		left = 5
@@ -158,6 +159,7 @@ func (n *node) random(rt *rapid.T, i, op int) {
 }
 
 func TestTheCatalogueIsRestoredFromItsSnapshot(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	n := open(t, dir)
 	padding := strings.Repeat("x", 100<<10)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"slices"
 	"strings"
@@ -20,7 +21,12 @@ import (
 	"github.com/heraldmq/herald/topics/store"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// The tests of several nodes wait more than they work: more of them run at once than
+// there are processors, unless -parallel says how many.
+func TestMain(m *testing.M) {
+	_ = flag.Set("test.parallel", "4") // a flag that testing has, and a number
+	goleak.VerifyTestMain(m)
+}
 
 // node is a State with a front that keeps the acks.
 type node struct {

@@ -16,6 +16,7 @@ import (
 // TestALeadThatWasAskedForStays: whoever steers the cluster has no reason to give it
 // back, nor to prefer another node.
 func TestALeadThatWasAskedForStays(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, 3)
 	topic := f.create("a", replicated(3, "T", "t.>"))
 	f.notLeading("T")
@@ -73,6 +74,7 @@ func TestTimeIsAgreedOn(t *testing.T) {
 // clock and has it lead: entries are as far apart as they should be, and a retry is
 // still one.
 func TestANodeThatRestartsWithAnotherClockDecidesNothing(t *testing.T) {
+	t.Parallel()
 	offsets := map[string]time.Duration{"b": time.Hour, "c": -time.Hour}
 	f := &fleet{TB: t, dir: t.TempDir(), nodes: map[string]*member{}, acks: map[string]chan string{}, offset: offsets}
 	t.Cleanup(f.stopAll)
@@ -116,6 +118,7 @@ func TestANodeThatRestartsWithAnotherClockDecidesNothing(t *testing.T) {
 // TestTheCatalogueHealsWhileItRuns has damage found in group 0, where it is led and
 // where it isn't: nothing ends, the replica is filled again, and what it holds serves.
 func TestTheCatalogueHealsWhileItRuns(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, 3)
 	f.create("a", replicated(3, "T", "t.>"))
 	f.notLeading("T")

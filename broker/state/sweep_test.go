@@ -9,6 +9,7 @@ import (
 // TestWhatARemovalLeftIsPutAway: files of a group that the catalogue doesn't give this
 // node are moved, those of its own groups stay.
 func TestWhatARemovalLeftIsPutAway(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, 3)
 	f.create("a", replicated(3, "T", "t.>"))
 	f.calm()

@@ -123,6 +123,7 @@ func TestAnEmptyAppendThatSaysNothingIsDropped(t *testing.T) {
 // TestStrangersCannotKeepPeersOut opens as many connections as the network lets in
 // and says nothing on them.
 func TestStrangersCannotKeepPeersOut(t *testing.T) {
+	t.Parallel()
 	a := open(t, "a")
 	a.Start()
 	var conns []net.Conn

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"io"
 	"slices"
 	"strings"
@@ -16,7 +17,12 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// The tests of several nodes wait more than they work: more of them run at once than
+// there are processors, unless -parallel says how many.
+func TestMain(m *testing.M) {
+	_ = flag.Set("test.parallel", "4") // a flag that testing has, and a number
+	goleak.VerifyTestMain(m)
+}
 
 // watch collects the events of a network.
 type watch struct {

@@ -151,6 +151,7 @@ func waitLen(c *peertest.Cluster, m *member, n int) {
 }
 
 func TestRaftCommitsAndFailsOver(t *testing.T) {
+	t.Parallel()
 	c := peertest.New(t, "a", "b", "c")
 	c.Start()
 	members := startRaft(t, c)
@@ -200,6 +201,7 @@ func TestRaftCommitsAndFailsOver(t *testing.T) {
 }
 
 func TestASnapshotReachesAFollowerThatLacksIt(t *testing.T) {
+	t.Parallel()
 	c := peertest.New(t, "a", "b")
 	c.Start()
 	a := startMember(t, c.Net("a"), "a1", nil)
@@ -236,6 +238,7 @@ func TestASnapshotReachesAFollowerThatLacksIt(t *testing.T) {
 }
 
 func TestHeartbeatsOvertakeWhatIsLarge(t *testing.T) {
+	t.Parallel()
 	c := peertest.New(t, "a", "b", "c")
 	c.Net("b").HandleChannel(100, 100, func(string, peer.Channel, []byte) {})
 	endless := func(_ context.Context, _ string, _ []byte, w io.Writer) error {

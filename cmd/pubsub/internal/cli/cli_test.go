@@ -84,6 +84,7 @@ func TestExitCodesAndErrorTexts(t *testing.T) {
 }
 
 func TestWhatIsForbiddenIsRefused(t *testing.T) {
+	t.Parallel()
 	o := config.Defaults()
 	o.Port, o.JetStream.Enabled = -1, true
 	only := func(subjects ...string) *config.Subjects { return &config.Subjects{Allow: subjects} }

@@ -23,6 +23,7 @@ func alone(t *testing.T) *world {
 }
 
 func TestClusterStatus(t *testing.T) {
+	t.Parallel()
 	w := alone(t)
 	out := w.must("cluster", "status")
 	for _, want := range []string{"NODE", "n1", "active", "catalogue", "n1*"} {
@@ -44,6 +45,7 @@ func TestClusterStatus(t *testing.T) {
 }
 
 func TestClusterRefusals(t *testing.T) {
+	t.Parallel()
 	w := alone(t)
 	for _, c := range []struct {
 		args string
@@ -76,6 +78,7 @@ func TestClusterRefusals(t *testing.T) {
 }
 
 func TestClusterCompletion(t *testing.T) {
+	t.Parallel()
 	w := alone(t)
 	lines := strings.Split(w.must("__complete", "cluster", "drain", ""), "\n")
 	if !slices.Contains(lines, "n1") {
@@ -85,6 +88,7 @@ func TestClusterCompletion(t *testing.T) {
 
 // TestClusterDev runs the developer's cluster, publishes to it and ends it.
 func TestClusterDev(t *testing.T) {
+	t.Parallel()
 	w := nowhere(t)
 	b := w.start("cluster", "dev", "--port", "0", "--dir", t.TempDir(), "-o", "json")
 	b.until(&b.out, "]")

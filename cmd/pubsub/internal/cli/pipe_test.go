@@ -66,6 +66,7 @@ func differ(a, b record.Message) string {
 // What pub stores from ndjson, sub gives back; that piped on gives the same
 // again, stored and live.
 func TestPipesLoseNothing(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	c := w.client()
 	for _, name := range []string{"a", "b"} {

@@ -18,6 +18,7 @@ func objects(t *testing.T, text string) []map[string]any {
 }
 
 func TestTop(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for _, what := range []string{"topics", "consumers", "operators"} {
 		if got := objects(t, w.must("top", what, "--once", "--every", "50ms", "-o", "json")); len(got) != 0 {
@@ -75,6 +76,7 @@ func TestTopShowsWhatHasGrown(t *testing.T) {
 }
 
 func TestDoctor(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	got := objects(t, w.must("doctor", "--dir", t.TempDir(), "-o", "json"))
 	seen := map[string]string{}

@@ -89,7 +89,10 @@ type Subscription struct {
 	done    chan struct{}
 	live    *nats.Subscription
 
-	stopping atomic.Bool // durable: hand back what still comes
+	stopping atomic.Bool        // durable: hand back what still comes
+	handled  atomic.Uint64      // durable: the delivery number of the last message that the handler returned from
+	reader   jetstream.Consumer // durable; nil for a live one
+	private  bool               // of reader: it is nobody else's
 
 	stop sync.Once
 	err  error
@@ -112,6 +115,29 @@ func (s *Subscription) Dropped() int {
 		return 0
 	}
 	return n
+}
+
+// CaughtUp asks the broker whether everything that was stored when it was asked is
+// through: it has been handled here, or does not match; of a named reader also acknowledged
+// by all who share it. Without this a reader can't tell that nothing more of what is stored
+// will come, because what a [Where] leaves out isn't sent. Live subscriptions never are.
+func (s *Subscription) CaughtUp(ctx context.Context) (bool, error) {
+	if s.reader == nil {
+		return false, nil
+	}
+	ctx, cancel := s.client.bounded(ctx)
+	defer cancel()
+	info, err := s.reader.Info(ctx)
+	if err != nil {
+		return false, failed("ask for the place in", s.topic, err)
+	}
+	if info.NumPending > 0 {
+		return false, nil
+	}
+	if s.private { // one that was made anew and has delivered nothing began behind what was handled
+		return info.Delivered.Consumer == 0 || info.Delivered.Consumer == s.handled.Load(), nil
+	}
+	return info.NumAckPending == 0, nil
 }
 
 // Buffer bounds what waits for the handler of a live subscription, instead of
@@ -246,10 +272,14 @@ func (c *Client) subscribeDurable(s *Subscription, handle Handler, set subscript
 			return
 		}
 		c.deliver(msg, handle, acks, set)
+		if md, err := msg.Metadata(); err == nil {
+			s.handled.Store(md.Sequence.Consumer)
+		}
 	}, consume...)
 	if err != nil {
 		return err
 	}
+	s.reader, s.private = reader, !acks
 	s.halt = func() error {
 		if !acks {
 			running.Stop()

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/heraldmq/herald/client"
 )
@@ -41,6 +42,79 @@ func TestWhereLiveAndDurable(t *testing.T) {
 	}
 	if _, err := c.Subscribe("orders.>", into(live), client.Durable("odd"), client.Where(`n == 1`)); !errors.Is(err, client.ErrConflict) {
 		t.Errorf("another condition under the name: %v", err)
+	}
+}
+
+// TestCaughtUp: who reads by a condition learns that nothing more of what is stored comes.
+func TestCaughtUp(t *testing.T) {
+	c := connect(t)
+	orders(t, c)
+	publish := func(from, to int) {
+		t.Helper()
+		for i := from; i < to; i++ {
+			if _, err := c.PublishDurable(t.Context(), "orders.a", fmt.Appendf(nil, `{"n":%d}`, i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	publish(0, 5)
+	live, err := c.Subscribe("orders.>", func(*client.Message) error { return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if up, err := live.CaughtUp(t.Context()); up || err != nil {
+		t.Errorf("a live one: %t, %v", up, err)
+	}
+	for name, options := range map[string][]client.SubscribeOption{
+		"private": {client.From(client.First())}, "named": {client.Durable("named")},
+	} {
+		held, release := make(chan int, 10), make(chan struct{})
+		s, err := c.Subscribe("orders.>", func(m *client.Message) error {
+			held <- int(m.Stored.Sequence)
+			<-release
+			return nil
+		}, append(options, client.Where("n < 2 || n == 7"))...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-held
+		if up, err := s.CaughtUp(t.Context()); up || err != nil { // one is being handled, one waits
+			t.Errorf("%s: %t, %v while a message is handled", name, up, err)
+		}
+		close(release)
+		eventually := func() {
+			t.Helper()
+			deadline, tick := time.After(10*time.Second), time.NewTicker(10*time.Millisecond)
+			defer tick.Stop()
+			for {
+				up, err := s.CaughtUp(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if up {
+					return
+				}
+				select {
+				case <-tick.C:
+				case <-deadline:
+					t.Fatalf("%s: never caught up", name)
+				}
+			}
+		}
+		eventually()
+		if n := len(held); n != 1 {
+			t.Errorf("%s: caught up with %d handled, wanted 2", name, n+1)
+		}
+		if name == "named" { // and again, behind more that is stored
+			publish(5, 10)
+			eventually()
+			if n := len(held); n != 2 {
+				t.Errorf("%s: caught up with %d handled, wanted 3", name, n+1)
+			}
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"context"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestFilterTestSaysWhy(t *testing.T) {
@@ -26,5 +28,30 @@ func TestSubWhere(t *testing.T) {
 	w.store(5) // payloads 1 to 5
 	if out := w.must("sub", "orders.>", "--all", "--where", "this % 2 == 1", "-o", "raw", "--count", "3"); out != "1\n3\n5\n" {
 		t.Errorf("%q", out)
+	}
+}
+
+// TestSubWhereEnds: a bounded reading ends though the message at its end doesn't match.
+func TestSubWhereEnds(t *testing.T) {
+	w := newWorld(t)
+	w.store(6) // payloads 1 to 6
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--to", "end", "--where", "this < 3"}, "1\n2\n"},
+		{[]string{"--to", "end", "--where", "this > 99"}, ""},
+		{[]string{"--to", "end", "--name", "named", "--where", "this % 4 == 1"}, "1\n5\n"},
+		{[]string{"--to", "end", "--name", "named", "--where", "this % 4 == 1"}, ""}, // it has read all already
+		{[]string{"--from", "2", "--to", "4", "--where", "this < 3"}, "2\n"},
+		{[]string{"--from", "2", "--to", "4", "--where", "this % 4 == 2"}, "2\n"}, // 6 is behind the end
+		{[]string{"--all", "--to", "@0s", "--where", "this < 3"}, "1\n2\n"},
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		o := w.with(ctx, "", append([]string{"sub", "orders.>", "-o", "raw"}, c.args...)...)
+		cancel()
+		if o.code != exitOK || o.out != c.want {
+			t.Errorf("%v: %+v, want %q", c.args, o, c.want)
+		}
 	}
 }

@@ -92,6 +92,7 @@ type stop struct {
 	empty    bool // nothing to read at all
 	sequence uint64
 	time     time.Time
+	bounded  bool // sequence or time say where the end is
 }
 
 // reading is what the flags of sub ask for.
@@ -259,7 +260,7 @@ func (a *app) storedOptions(ctx context.Context, subject string, f subFlags, r *
 			r.from.position = client.At(first)
 		}
 		if r.to != nil {
-			until.sequence, until.time = r.to.sequence, r.to.time
+			until.sequence, until.time, until.bounded = r.to.sequence, r.to.time, true
 			if r.to.end || until.sequence > last {
 				until.sequence = last
 			}
@@ -317,6 +318,8 @@ func (a *app) print(ctx context.Context, incoming <-chan *client.Message, subs [
 		}
 	}
 	rest()
+	quiet := time.NewTicker(lookEvery)
+	defer quiet.Stop()
 	next := func() (*client.Message, error) {
 		select {
 		case m := <-incoming:
@@ -326,21 +329,27 @@ func (a *app) print(ctx context.Context, incoming <-chan *client.Message, subs [
 		if err := buffered.Flush(); err != nil {
 			return nil, err
 		}
-		select {
-		case m := <-incoming:
-			return m, nil
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-timer.C:
-			return nil, a.waitProblem(ctx, subs[0].Subject(), out.Count(), f)
-		case <-subs[0].Done():
-			return nil, &problem{code: exitUnhealthy, what: "the subscription ended: the connection or the reader is gone", err: client.ErrClosed}
+		for {
+			select {
+			case m := <-incoming:
+				return m, nil
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			case <-timer.C:
+				return nil, a.waitProblem(ctx, subs[0].Subject(), out.Count(), f)
+			case <-quiet.C:
+				if until.over(ctx, a.env.Now(), subs[0]) && len(incoming) == 0 {
+					return nil, nil
+				}
+			case <-subs[0].Done():
+				return nil, &problem{code: exitUnhealthy, what: "the subscription ended: the connection or the reader is gone", err: client.ErrClosed}
+			}
 		}
 	}
 	var err error
 	for {
 		var m *client.Message
-		if m, err = next(); err != nil || until.past(m) {
+		if m, err = next(); err != nil || m == nil || until.past(m) {
 			break
 		}
 		rest()
@@ -359,6 +368,20 @@ func (a *app) print(ctx context.Context, incoming <-chan *client.Message, subs [
 	}
 	a.dropped(subs)
 	return errors.Join(err, out.Close(), buffered.Flush())
+}
+
+// lookEvery is how often a bounded reading to which nothing comes asks whether all is read.
+const lookEvery = 250 * time.Millisecond
+
+// over tells whether nothing will come any more of what was asked for: the message that the
+// end was found by may not match a condition, be another reader's, or be gone meanwhile.
+// What can't be asked is asked again.
+func (u *stop) over(ctx context.Context, now time.Time, s *client.Subscription) bool {
+	if !u.bounded || now.Before(u.time) {
+		return false
+	}
+	all, err := s.CaughtUp(ctx)
+	return all && err == nil
 }
 
 // past tells whether m lies behind what was asked for.

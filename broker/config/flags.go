@@ -67,12 +67,17 @@ func (c *Command) word(args []string) error {
 		c.Action = ShowAll
 	case len(args) == 2 && args[0] == "config" && args[1] == "init":
 		c.Action = Init
+	case len(args) <= 3 && len(args) > 1 && args[0] == "config" && args[1] == "explain":
+		c.Action = ExplainKey
+		if len(args) == 3 {
+			c.Key = args[2]
+		}
 	case args[0] == "config":
 		what := ""
-		if len(args) > 1 && !slices.Contains([]string{"check", "show"}, args[1]) {
-			what = fmt.Sprintf("there is no config %s%s; ", args[1], suggest(args[1], []string{"check", "show", "init"}))
+		if len(args) > 1 && !slices.Contains([]string{"check", "show", "init", "explain"}, args[1]) {
+			what = fmt.Sprintf("there is no config %s%s; ", args[1], suggest(args[1], []string{"check", "show", "init", "explain"}))
 		}
-		return Faults{{"command line", what + "config check wants a file: config check FILE; config show [FILE] prints what is in force; config init prints one to begin with"}}
+		return Faults{{"command line", what + "config check wants a file: config check FILE; config show [FILE] prints what is in force; config init prints one to begin with; config explain [OPTION] says what options do"}}
 	default:
 		return Faults{{"command line", fmt.Sprintf("unexpected argument %q; flags start with -, a configuration file is given by -c", args[0])}}
 	}
@@ -83,7 +88,7 @@ func (c *Command) word(args []string) error {
 func Usage(program string) string {
 	c := &Command{}
 	var b strings.Builder
-	fmt.Fprintf(&b, "Usage: %[1]s [flags]\n       %[1]s config check FILE\n       %[1]s [flags] config show [FILE]\n       %[1]s config init\n\nFlags override the configuration file. They take one or two dashes.\n\n", program)
+	fmt.Fprintf(&b, "Usage: %[1]s [flags]\n       %[1]s config check FILE\n       %[1]s [flags] config show [FILE]\n       %[1]s config init\n       %[1]s config explain [OPTION]\n\nFlags override the configuration file. They take one or two dashes.\n\n", program)
 	for _, s := range c.flags() {
 		var shown []string
 		for name := range strings.SplitSeq(s.names, "|") {

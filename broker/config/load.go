@@ -28,12 +28,14 @@ const (
 	SendSign               // --signal
 	Init                   // config init: print a configuration to begin with
 	ShowAll                // config show: print the options in force, see Show
+	ExplainKey             // config explain: what a key of the file does, see Explain
 )
 
 // Command is a parsed command line with the options it leads to.
 type Command struct {
 	Action  Action
 	Signal  string   // with SendSign: "ldm=1234"
+	Key     string   // with ExplainKey; "" for all
 	Options *Options // with Run, Check and ShowAll
 
 	program   string // name the program was called by

@@ -84,6 +84,8 @@ type key struct {
 type decoder struct {
 	faults   Faults
 	warnings []string
+	// walk, when set, is given the keys of each block instead of their values being read.
+	walk func(keys []key)
 }
 
 func (d *decoder) fault(n node, format string, args ...any) {
@@ -130,6 +132,10 @@ func (d *decoder) each(n node, what string, f func(name string, v node)) {
 // case. A
 // key that only serves as a $variable is let through.
 func (d *decoder) block(n node, what string, keys []key) {
+	if d.walk != nil {
+		d.walk(keys)
+		return
+	}
 	known := map[string]func(node){}
 	var names []string
 	for _, k := range keys {

@@ -72,6 +72,13 @@ func MainWith(functions map[string]steps.Factory, args []string, stdout, stderr 
 		fmt.Fprintf(stdout, "nats-server: v%s\nherald: v%s\n", broker.NATSVersion, broker.Version)
 	case config.Init:
 		fmt.Fprint(stdout, config.Starter)
+	case config.ExplainKey:
+		text, err := config.Explain(c.Key)
+		if err != nil {
+			fmt.Fprintf(stderr, "%s: %v\n", program, err)
+			return exitUsage
+		}
+		fmt.Fprint(stdout, text)
 	case config.ShowAll:
 		for _, w := range c.Options.Warnings {
 			fmt.Fprintf(stderr, "%s: warning: %s\n", program, w)

@@ -462,3 +462,21 @@ func TestDevKeepsNothingAndShowsTheConsole(t *testing.T) {
 		t.Errorf("left behind: %v", dirs())
 	}
 }
+
+func TestConfigExplain(t *testing.T) {
+	for args, want := range map[string]struct {
+		code     int
+		out, err string
+	}{
+		"config explain jetstream.max_mem": {0, "jetstream.max_memory_store", ""},
+		"config explain":                   {0, "max_payload", ""},
+		"config explain max_paylod":        {2, "", `did you mean "max_payload"?`},
+		"config explain a b":               {2, "", "config explain [OPTION]"},
+	} {
+		var out, errs bytes.Buffer
+		code := Main(append([]string{"brokerd"}, strings.Fields(args)...), &out, &errs)
+		if code != want.code || !strings.Contains(out.String(), want.out) || !strings.Contains(errs.String(), want.err) || want.code != 0 && out.Len() > 0 {
+			t.Errorf("%s: code %d, out %.200s, err %s", args, code, &out, &errs)
+		}
+	}
+}

@@ -6,6 +6,7 @@
 //	brokerd -c herald.conf   as the file says; the grammar is nats-server's
 //	brokerd -t -c FILE       check a file
 //	brokerd config show FILE print what would be in force
+//	brokerd config explain   what options there are; with one, all about it
 //	brokerd -h               every flag
 package main
 

@@ -36,6 +36,12 @@ const (
 	natsModule = "github.com/nats-io/nats-server/v2@v2.15.2"
 )
 
+// More checks run at once than there are processors, unless -parallel says how many.
+func TestMain(m *testing.M) {
+	_ = flag.Set("test.parallel", "3") // a flag that testing has, and a number
+	os.Exit(m.Run())
+}
+
 // long tells whether the full form of a check was asked for.
 func long() bool { return os.Getenv("HERALD_LONG") != "" }
 
@@ -112,6 +118,9 @@ func newWorld(t *testing.T, check int, o harness.ClusterOptions) *world {
 	t.Helper()
 	if !asked(t) {
 		t.Skip("SKIPPED: not one of the few; -run names it, HERALD_CHAOS=1 runs all in their short form, HERALD_LONG=1 in full")
+	}
+	if !long() && os.Getenv("HERALD_CHAOS") == "" {
+		t.Parallel() // the few wait more than they work
 	}
 	w := &world{t: t, seed: *seedFlag, target: *targetFlag, began: time.Now(), faults: map[string]int{}}
 	if w.seed == 0 {

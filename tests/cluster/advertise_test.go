@@ -33,8 +33,10 @@ func alone(t *testing.T) *world {
 
 // TestAdvertise asks one node and a cluster of three for all that doesn't kill a node.
 func TestAdvertise(t *testing.T) {
+	t.Parallel()
 	for _, n := range []int{1, 3} {
 		t.Run(fmt.Sprintf("%d nodes", n), func(t *testing.T) {
+			t.Parallel()
 			w := alone(t)
 			if n > 1 {
 				w = form(t, n)
@@ -408,6 +410,7 @@ func watchResumes(t *testing.T, w *world) {
 // TestAThousandLeasesOutliveTheLeader kills the node that leads the catalogue: nothing
 // expires, revisions rise, and a watch goes on on another node without gap or repeat.
 func TestAThousandLeasesOutliveTheLeader(t *testing.T) {
+	t.Parallel()
 	w := form(t, 3)
 	const leases = 1000
 	dies := w.catalogueLeader()

@@ -348,6 +348,7 @@ func exported(t *testing.T, w *world) {
 // TestLeasesDontCareForClocks: nodes whose clocks are hours apart lead in turn, as does one
 // that comes back with another clock. No lease ends, and none is counted twice.
 func TestLeasesDontCareForClocks(t *testing.T) {
+	t.Parallel()
 	for _, nodes := range []int{1, 3} {
 		t.Run(fmt.Sprintf("%d nodes", nodes), func(t *testing.T) {
 			offsets := []time.Duration{0, 3 * time.Hour, -3 * time.Hour, 72 * time.Hour, -time.Hour}

@@ -13,6 +13,7 @@ import (
 // TestDamage flips a byte of one node's messages: scrubbing finds it, the node refills
 // its replica from the others, and the operator is told.
 func TestDamage(t *testing.T) {
+	t.Parallel()
 	w := form(t, 3)
 	js := w.js(w.connect(w.Nodes[0]))
 	w.stream(js, "S", 3)

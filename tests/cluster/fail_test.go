@@ -142,6 +142,7 @@ func (w *world) check(l *load, stream string, through *harness.Node) {
 // TestLeaderKilled kills the leader of a stream under load. Clients connected to it
 // and to others go on by themselves.
 func TestLeaderKilled(t *testing.T) {
+	t.Parallel()
 	w := form(t, 3)
 	js := w.js(w.connect(w.Nodes...))
 	s := w.stream(js, "S", 3)
@@ -180,6 +181,7 @@ func TestLeaderKilled(t *testing.T) {
 
 // TestRollingRestart stops and starts every node in turn, by SIGTERM, under load.
 func TestRollingRestart(t *testing.T) {
+	t.Parallel()
 	w := form(t, 3)
 	js := w.js(w.connect(w.Nodes...))
 	w.stream(js, "S", 3)
@@ -219,6 +221,7 @@ func TestRollingRestart(t *testing.T) {
 // TestNodesComeAndGo: a fourth node joins, an old one is drained and removed, another
 // is lost with its disk and replaced, all under load.
 func TestNodesComeAndGo(t *testing.T) {
+	t.Parallel()
 	w := form(t, 3)
 	js := w.js(w.connect(w.Nodes...))
 	s := w.stream(js, "S", 3)
@@ -300,6 +303,7 @@ func node(s *client.ClusterStatus, name string) *client.ClusterNode {
 
 // TestMinority: a node without a majority says so and acknowledges nothing.
 func TestMinority(t *testing.T) {
+	t.Parallel()
 	w := form(t, 3)
 	js := w.js(w.connect(w.Nodes[0]))
 	w.stream(js, "S", 3)

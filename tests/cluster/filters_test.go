@@ -156,6 +156,7 @@ func (w *world) events(ctx context.Context, h *heard, n *harness.Node, query str
 // TestFiltersOnThreeNodes: the same condition gives the same messages live, durable and
 // over the web, on every node, after a node was killed, and after it is back.
 func TestFiltersOnThreeNodes(t *testing.T) {
+	t.Parallel()
 	w := prepare(t, harness.ClusterOptions{Nodes: 3, Extra: "web: enabled"})
 	w.start(w.Nodes...)
 	ctx, cancel := context.WithCancel(t.Context())

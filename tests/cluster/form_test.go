@@ -52,8 +52,10 @@ func (w *world) route(n *harness.Node, to ...*harness.Node) {
 // TestANodeAloneIsACluster: with a cluster block and no other node, or none in its routes at
 // all, it serves streams, also when it starts again.
 func TestANodeAloneIsACluster(t *testing.T) {
+	t.Parallel()
 	for _, routes := range []bool{true, false} {
 		t.Run(fmt.Sprintf("routes=%t", routes), func(t *testing.T) {
+			t.Parallel()
 			w := prepare(t, harness.ClusterOptions{Nodes: 1})
 			n := w.Nodes[0]
 			if !routes {
@@ -83,6 +85,7 @@ func TestANodeAloneIsACluster(t *testing.T) {
 // TestFormsInAnyOrder starts the nodes one after another, with time between them,
 // in an order drawn at random.
 func TestFormsInAnyOrder(t *testing.T) {
+	t.Parallel()
 	w := prepare(t, harness.ClusterOptions{Nodes: 3})
 	order := rand.Perm(3)
 	t.Logf("order %v", order)
@@ -120,6 +123,7 @@ func TestFormsInAnyOrder(t *testing.T) {
 
 // TestSeedsOnly: it is enough that everybody knows the first node.
 func TestSeedsOnly(t *testing.T) {
+	t.Parallel()
 	w := prepare(t, harness.ClusterOptions{Nodes: 3})
 	w.route(w.Nodes[0])
 	for _, n := range w.Nodes[1:] {
@@ -136,6 +140,7 @@ func TestSeedsOnly(t *testing.T) {
 // TestStrangersAreRefused: without the secret, or under a name that is taken, a node
 // stays outside and the cluster undisturbed.
 func TestStrangersAreRefused(t *testing.T) {
+	t.Parallel()
 	w := form(t, 2)
 	stranger, err := w.Add()
 	if err != nil {
@@ -197,6 +202,7 @@ func TestStrangersAreRefused(t *testing.T) {
 
 // TestMeshOnly: a cluster without durable topics.
 func TestMeshOnly(t *testing.T) {
+	t.Parallel()
 	w := prepare(t, harness.ClusterOptions{Nodes: 2, Extra: ""})
 	for _, n := range w.Nodes {
 		w.rewrite(n, "jetstream {", "jetstream {\n  enabled: false")
@@ -224,6 +230,7 @@ func TestMeshOnly(t *testing.T) {
 
 // TestFive places streams of every number of replicas on five nodes.
 func TestFive(t *testing.T) {
+	t.Parallel()
 	w := form(t, 5)
 	js := w.js(w.connect(w.Nodes[4]))
 	for _, r := range []int{1, 3, 5} {

@@ -9,9 +9,11 @@ package cluster_test
 import (
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -22,6 +24,13 @@ import (
 	"github.com/heraldmq/herald/client"
 	"github.com/heraldmq/herald/tests/harness"
 )
+
+// Clusters wait more than they work: more of them run at once than there are processors,
+// unless -parallel says how many.
+func TestMain(m *testing.M) {
+	_ = flag.Set("test.parallel", "3") // a flag that testing has, and a number
+	os.Exit(m.Run())
+}
 
 // patience bounds every wait.
 const patience = 30 * time.Second

@@ -13,6 +13,7 @@ import (
 // listens to their subjects hears each output once at whichever node, and the topics have
 // each once.
 func TestOutputsAreHeardLive(t *testing.T) {
+	t.Parallel()
 	w := form(t, 3)
 	nc := w.connect(w.Nodes...)
 	js := w.js(nc)

@@ -15,6 +15,7 @@ import (
 // is answered, its clients go elsewhere, it takes none and says why, until it is added
 // again.
 func TestRemovedNode(t *testing.T) {
+	t.Parallel()
 	w := form(t, 4)
 	js := w.js(w.connect(w.Nodes[1:]...))
 	leaving := w.Nodes[0]

@@ -18,6 +18,7 @@ import (
 
 // TestThree asks one cluster of three for everything that doesn't disturb it.
 func TestThree(t *testing.T) {
+	t.Parallel()
 	w := form(t, 3)
 	for _, c := range []struct {
 		name string

@@ -17,36 +17,6 @@ import (
 	"time"
 )
 
-// built is a program of this module that was built for the tests.
-type built struct {
-	sync.Once
-	path string
-	err  error
-}
-
-var brokerd, pubsub built
-
-// of builds the program once.
-func (b *built) of(t testing.TB, name string) string {
-	t.Helper()
-	b.Do(func() {
-		dir, err := os.MkdirTemp("", "herald-"+name)
-		if err != nil {
-			b.err = err
-			return
-		}
-		b.path = filepath.Join(dir, name)
-		out, err := exec.Command("go", "build", "-o", b.path, "github.com/heraldmq/herald/cmd/"+name).CombinedOutput()
-		if err != nil {
-			b.err = fmt.Errorf("building %s: %w\n%s", name, err, out)
-		}
-	})
-	if b.err != nil {
-		t.Fatal(b.err)
-	}
-	return b.path
-}
-
 // Brokerd returns the path of a freshly built brokerd, or of the program named
 // by HERALD_BROKER (to hold a test against another broker).
 func Brokerd(t testing.TB) string {
@@ -54,13 +24,13 @@ func Brokerd(t testing.TB) string {
 	if p := os.Getenv("HERALD_BROKER"); p != "" {
 		return p
 	}
-	return brokerd.of(t, "brokerd")
+	return Build(t, "cmd/brokerd")
 }
 
 // Pubsub returns the path of a freshly built pubsub.
 func Pubsub(t testing.TB) string {
 	t.Helper()
-	return pubsub.of(t, "pubsub")
+	return Build(t, "cmd/pubsub")
 }
 
 // Broker is one brokerd process that can be killed and started again on the

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -26,6 +27,9 @@ type hosts struct {
 // named counts the names given: what is deleted stays around for a moment.
 var named atomic.Int32
 
+// making is held while a bridge is made: two must not choose the same subnet.
+var making sync.Mutex
+
 func nextName() string { return fmt.Sprintf("hb%d-%d", os.Getpid(), named.Add(1)) }
 
 // newHosts makes the bridge. The error says why this machine can't have one.
@@ -36,6 +40,8 @@ func newHosts(t testing.TB) (*hosts, error) {
 	if _, err := exec.LookPath("ip"); err != nil {
 		return nil, err
 	}
+	making.Lock()
+	defer making.Unlock()
 	sweepHosts()
 	h := &hosts{bridge: nextName()}
 	taken, err := run("ip", "-o", "-4", "addr")

@@ -7,11 +7,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -34,28 +31,6 @@ func pick[T any](short, full T) T {
 		return full
 	}
 	return short
-}
-
-// program is the broker with the example's process function, built once.
-var program = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "herald-operators")
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(dir, "brokerd")
-	out, err := exec.Command("go", "build", "-o", path, "github.com/heraldmq/herald/tests/operators/brokerd").CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("building the broker: %w\n%s", err, out)
-	}
-	return path, nil
-})
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if path, err := program(); err == nil {
-		os.RemoveAll(filepath.Dir(path))
-	}
-	os.Exit(code)
 }
 
 // world is three nodes with operators, and what was published.
@@ -84,10 +59,8 @@ func begin(t *testing.T) *world {
 	if !asked(t) {
 		t.Skip("SKIPPED: not one of the few; -run names it, HERALD_CHAOS=1 runs all in their short form, HERALD_LONG=1 in full")
 	}
-	bin, err := program()
-	if err != nil {
-		t.Fatal(err)
-	}
+	t.Parallel()                                       // they wait for elections and timers more than they work
+	bin := harness.Build(t, "tests/operators/brokerd") // with the example's process function
 	w := &world{t: t, seed: *seedFlag, sent: map[string]int{}, done: map[string]int{}}
 	if w.seed == 0 {
 		w.seed = uint64(time.Now().UnixNano())
@@ -95,7 +68,8 @@ func begin(t *testing.T) *world {
 	w.rng = rand.New(rand.NewPCG(w.seed, 1))
 	t.Logf("repeat with: %sgo test -count=1 ./tests/operators -run '^%s$' -seed %d", pick("", "HERALD_LONG=1 "), t.Name(), w.seed)
 	w.Cluster = harness.NewCluster(t, harness.ClusterOptions{Program: bin, Wire: harness.WireHosts})
-	if err := w.Start(); err != nil {
+	err := w.Start()
+	if err != nil {
 		t.Fatal(err)
 	}
 	w.nc, err = nats.Connect(w.URLs(), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond), nats.ReconnectJitter(0, 0), nats.ReconnectBufSize(-1),

@@ -27,7 +27,7 @@
 //   - primary.go, reading.go: reading, running and proposing
 //   - rebuild.go: the state of another replica
 //   - modes.go, passive.go: what recovery modes other than active do
-//   - savepoint.go, savepointstore.go, shadow.go: states under a name, versions on trial
+//   - savepoint.go, mark.go, savepointstore.go, restore.go, shadow.go: states under a name, versions on trial
 //   - timing.go: how time goes, what standbys are given, whether they are the same
 //   - adverts.go: what outputs advertise
 //   - outbox.go, lane.go: what goes to topics of other groups

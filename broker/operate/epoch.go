@@ -75,25 +75,33 @@ func (u *unit) begin(epoch uint64, was *topics.Place) error {
 		return nil
 	}
 	u.op.Store(o)
+	if u.replaced() {
+		return nil
+	}
 	u.carryOut()
 	s := u.store.Load()
 	has := topics.Place{Epoch: s.Epoch(), Seq: s.Seq()}
-	exact := was != nil && *was == has || was == nil && len(u.group.Nodes()) <= 1 && has.Epoch == epoch-1
+	exact := was != nil && (*was == has || notYet(o, has, *was, epoch)) || was == nil && len(u.group.Nodes()) <= 1 && has.Epoch == epoch-1
+	if f := o.From; f != nil && f.Epoch == epoch && (epoch == 1 || exact || o.Outbox == epoch) {
+		return u.restore(o, epoch)
+	}
+	nodes, known := o.KeptSince(has.Epoch)
 	var from opstate.Reader = opstate.NewMemory()
 	switch {
-	case o.From != nil && o.From.Epoch == epoch && (epoch == 1 || exact):
-		return u.restore(o, epoch)
 	case o.Laid == epoch: // it has taken over what there was, or gets it from another replica
 		u.epoch, u.faulty, u.inst = epoch, true, nil
 		return nil
-	case epoch == 1, was != nil && was.Epoch == 0, o.Kept == nil && o.Outbox == epoch: // nothing is taken over
+	case epoch == 1, was != nil && was.Epoch == 0 && !exact, nodes == nil && o.Outbox == epoch: // nothing is taken over
 	case u.faulty || !exact: // another replica has what this one lacks
 		u.epoch, u.faulty, u.inst = epoch, true, nil
 		return nil
-	case has.Epoch != epoch-1:
+	case o.From != nil && o.From.Epoch > has.Epoch: // that epoch is over and has not begun here
+		return u.restore(o, epoch)
+	case !known:
+		u.note("warn", "epoch %d begins without the state of epoch %d: what has been kept since isn't known any more", epoch, has.Epoch)
 		from = kept{Reader: s, outbox: true}
 	default:
-		from = kept{s, o.Kept, o.Kept == nil}
+		from = kept{s, nodes, nodes == nil}
 	}
 	if err := s.Begin(epoch, from, 0); err != nil {
 		return err
@@ -101,6 +109,12 @@ func (u *unit) begin(epoch uint64, was *topics.Place) error {
 	u.epoch = epoch
 	u.note("info", "epoch %d begins", epoch)
 	return u.reopen()
+}
+
+// notYet tells whether a state is what its instance took over when the layout began, and the
+// group has not come to that epoch: another one has begun before.
+func notYet(o *catalogue.Operator, has, was topics.Place, epoch uint64) bool {
+	return o.Laid != 0 && o.Laid < epoch && has == (topics.Place{Epoch: o.Laid}) && was.Epoch < o.Laid
 }
 
 // kept is a state without what belongs to steps that are not kept, or only its outbox: what

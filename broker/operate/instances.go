@@ -52,6 +52,9 @@ func homeOf(o *catalogue.Operator, slot uint32) topics.GroupID {
 	return 0
 }
 
+// replaced tells whether others have taken the unit's place: it is about to end.
+func (u *unit) replaced() bool { return homeOf(u.op.Load(), u.slot) == 0 }
+
 // operator returns an operator by its number, nil when there is none.
 func (e *Engine) operator(id uint64) *catalogue.Operator {
 	for _, o := range e.state.Operators("") {

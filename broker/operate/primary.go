@@ -26,6 +26,7 @@ type primary struct {
 	blocked  string            // why
 	shown    time.Time         // when how far it is was noted last
 	behind   time.Time         // since when the state has missed something
+	behindAt topics.Place      // where it is then
 
 	teller teller
 
@@ -161,6 +162,11 @@ func (u *unit) advance(runs bool) (done bool, sleep time.Duration, err error) {
 	if halt > 0 {
 		u.p.arrivals, u.p.next = nil, nil
 		return false, 0, u.trim(sent, halt)
+	}
+	if cut == nil && !rests {
+		if rests, cut, err = u.marking(); err != nil {
+			return true, 0, err
+		}
 	}
 	if full := waiting > u.e.o.OutboxBytes; full || alone || rests || !runs {
 		if full && runs {

@@ -44,6 +44,12 @@ func (u *unit) catchUp() error {
 	if u.inst != nil {
 		has.Seq = u.reached()
 	}
+	if o := u.op.Load(); at.Epoch < o.Epoch && o.Outbox == o.Epoch && u.group.IsLeader() && u.e.runs() {
+		return u.declare(o) // it begins anew, because what it had is lost
+	}
+	if has != u.p.behindAt { // it comes on
+		u.p.behind, u.p.behindAt = time.Time{}, has
+	}
 	if !u.faulty && u.inst != nil && has.Epoch >= at.Epoch && has.Seq >= at.Seq {
 		u.p.behind = time.Time{}
 		return nil
@@ -108,10 +114,7 @@ func (u *unit) lostState(at topics.Place) error {
 	if u.inst != nil {
 		have = u.inst.Committed()
 	}
-	why := fmt.Sprintf("the state of step %d is lost: what is here is that of step %d; update it without keeping its state to begin anew", at.Seq, have)
-	if u.inst == nil {
-		return errors.New(why)
-	}
+	why := fmt.Sprintf("the state of step %d is lost: what is here is that of step %d; restore a savepoint (pubsub operator restore), or update it with reset to begin anew", at.Seq, have)
 	return u.failed(func(o *catalogue.Operator) { o.Error, o.Lost = why, true })
 }
 
@@ -203,6 +206,17 @@ func (e *Engine) answerPeers() {
 			return fmt.Errorf("a request for a share of an operator's state: %w", err)
 		}
 		return e.giveShare(&q, w)
+	})
+	e.o.Peers.Handle(methodMark, func(ctx context.Context, _ string, body []byte) ([]byte, error) {
+		var q markRequest
+		if err := json.Unmarshal(body, &q); err != nil {
+			return nil, fmt.Errorf("a savepoint's mark: %w", err)
+		}
+		a, err := e.answerMark(ctx, &q)
+		if err != nil {
+			return nil, err
+		}
+		return json.Marshal(a)
 	})
 	e.o.Peers.Handle(methodAsk, e.service.answerAsk)
 }

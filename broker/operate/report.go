@@ -137,10 +137,7 @@ func (u *unit) report() *Report {
 	r.Faulty, r.Shadow = u.quarantined, u.compared
 	u.mu.Unlock()
 	r.Instance = u.instance()
-	r.Node, r.Leads = u.e.state.ServerName(), u.group.IsLeader()
-	if p := u.e.o.Peers; p != nil {
-		r.Node = p.Name()
-	}
+	r.Node, r.Leads = u.e.name(), u.group.IsLeader()
 	for i := range r.Log {
 		r.Log[i].Node = r.Node
 	}

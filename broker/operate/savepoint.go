@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/heraldmq/herald/operators/engine"
-	"github.com/heraldmq/herald/operators/graph"
 	opstate "github.com/heraldmq/herald/operators/state"
 	"github.com/heraldmq/herald/topics"
 	"github.com/heraldmq/herald/topics/catalogue"
@@ -23,14 +22,14 @@ import (
 
 // A savepoint's content:
 //
-//	"HERALDSP", length u32 of a savepointHead as JSON, the JSON
-//	for each instance: step u64, keys u64, bytes u64, then its state as frames
+//	"HERALDS2", length u32 of a savepointHead as JSON, the JSON
+//	for each instance: length u32 of a Cut as JSON, the JSON, then its state as frames
 //
 // An instance reads its inputs by itself, and what it has made is in its outbox or sent; so
-// the states of the instances, each after a step of its own, fit together. What waits in
-// outboxes is left to the operator that made it.
+// the states of the instances, each after a step of its own, fit together. Of one place in
+// the inputs (mark.go), they can be spread over more or fewer instances.
 
-const savepointMagic = "HERALDSP"
+const savepointMagic = "HERALDS2"
 
 type savepointHead struct {
 	Operator  string            `json:"operator"`
@@ -39,6 +38,11 @@ type savepointHead struct {
 	IDs       map[string]uint16 `json:"ids"`
 	Starts    []topics.Sequence `json:"starts,omitempty"`
 	Instances int               `json:"instances"`
+	// ID and Created tell the operator from others that are called so.
+	ID      uint64       `json:"id"`
+	Created topics.Nanos `json:"created"`
+	// Aligned: all instances have read up to the same place.
+	Aligned bool `json:"aligned"`
 }
 
 const (
@@ -50,67 +54,97 @@ const (
 // streamSavepoint asks the node where an instance is led for its whole state.
 const streamSavepoint = "op.savepoint"
 
-// writeWhole writes an instance's state, where it is whole: step, keys, bytes, frames.
-func (u *unit) writeWhole(w io.Writer, epoch uint64) (Cut, error) {
+// writeWhole writes an instance's state, where it is whole: a Cut, frames. With a mark it is
+// the state that the instance keeps for it.
+func (u *unit) writeWhole(w io.Writer, q *markRequest) (c Cut, err error) {
+	var s opstate.Snapshot
+	if q.Mark != 0 {
+		s, err = u.markedState(q.Mark)
+	} else {
+		s, err = u.wholeNow(q.Epoch)
+	}
+	if err != nil {
+		return c, err
+	}
+	defer s.Close()
+	at, err := engine.StandingOf(s)
+	if err != nil {
+		return c, err
+	}
+	c = Cut{Seq: s.Seq(), Ends: at.Ends}
+	if c.Waits, err = engine.Waiting(s); err != nil {
+		return c, err
+	}
+	if err := s.Scan(nil, nil, func(k, v []byte) bool { c.Keys++; c.Bytes += int64(len(k) + len(v)); return true }); err != nil {
+		return c, err
+	}
+	head, err := json.Marshal(c)
+	if err != nil {
+		return c, err
+	}
+	if _, err := w.Write(append(binary.LittleEndian.AppendUint32(nil, uint32(len(head))), head...)); err != nil {
+		return c, err
+	}
+	return c, opstate.WriteFrames(w, q.Epoch, s)
+}
+
+// wholeNow returns the state as it is.
+func (u *unit) wholeNow(epoch uint64) (opstate.Snapshot, error) {
 	st := u.store.Load()
 	u.mu.Lock()
 	bad := u.quarantined
 	u.mu.Unlock()
 	if st == nil || bad || st.Epoch() != epoch || !u.group.IsLeader() {
-		return Cut{}, refuse(503, "the operator isn't ready where it is led; try again")
+		return nil, refuse(503, "the operator isn't ready where it is led; try again")
 	}
 	if p := u.behind.Load(); p != nil {
 		if n, _ := p.log.Size(); n > 0 {
-			return Cut{}, refuse(503, "the operator is just taking over; try again")
+			return nil, refuse(503, "the operator is just taking over; try again")
 		}
 	}
 	if hollow, err := engine.IsHollow(st); err != nil || hollow {
-		return Cut{}, errors.Join(err, refuse(503, "the operator is just taking over; try again"))
+		return nil, errors.Join(err, refuse(503, "the operator is just taking over; try again"))
 	}
-	s, err := st.Snapshot()
-	if err != nil {
-		return Cut{}, err
-	}
-	defer s.Close()
-	c := Cut{Seq: s.Seq()}
-	if err := s.Scan(nil, nil, func(k, v []byte) bool { c.Keys++; c.Bytes += int64(len(k) + len(v)); return true }); err != nil {
-		return c, err
-	}
-	b := binary.LittleEndian.AppendUint64(nil, c.Seq)
-	b = binary.LittleEndian.AppendUint64(b, uint64(c.Keys))
-	if _, err := w.Write(binary.LittleEndian.AppendUint64(b, uint64(c.Bytes))); err != nil {
-		return c, err
-	}
-	return c, opstate.WriteFrames(w, epoch, s)
+	return st.Snapshot()
 }
 
 func (e *Engine) giveSavepoint(_ context.Context, _ string, body []byte, w io.Writer) error {
-	k, at, err := askedFor(body)
-	if err != nil {
-		return err
+	var q markRequest
+	if err := json.Unmarshal(body, &q); err != nil {
+		return fmt.Errorf("a request for a savepoint: %w", err)
 	}
-	u := e.unit(k, nil)
+	u := e.unit(unitKey{q.ID, q.Slot}, nil)
 	if u == nil {
 		return errNobody
 	}
-	_, err = u.writeWhole(w, at.Epoch)
+	_, err := u.writeWhole(w, &q)
 	return err
 }
 
-// copyWhole writes an instance's state, wherever it is led.
-func (e *Engine) copyWhole(ctx context.Context, w io.Writer, k unitKey, o *catalogue.Operator) (Cut, error) {
+// copyWhole writes an instance's state, wherever it is led, or of a mark from where it is
+// kept.
+func (e *Engine) copyWhole(ctx context.Context, w io.Writer, k unitKey, o *catalogue.Operator, mark uint64, node string) (Cut, error) {
+	q := markRequest{ID: k.id, Slot: k.slot, Epoch: o.Epoch, Mark: mark}
 	g := e.state.Group(homeOf(o, k.slot))
 	if g == nil {
 		return Cut{}, refuse(503, "group %d is not known here yet; try again", homeOf(o, k.slot))
 	}
-	if u := e.unit(k, o); u != nil && g.IsLeader() {
-		return u.writeWhole(w, o.Epoch)
+	if node == "" {
+		if node = g.Leader(); g.IsLeader() {
+			node = e.name()
+		}
 	}
-	leader := g.Leader()
-	if leader == "" || e.o.Peers == nil {
+	if u := e.unit(k, o); u != nil && node == e.name() {
+		return u.writeWhole(w, &q)
+	}
+	if node == "" || e.o.Peers == nil {
 		return Cut{}, refuse(503, "the operator's group has no leader now; try again")
 	}
-	r, err := e.o.Peers.OpenStream(ctx, leader, streamSavepoint, asksFor(k, topics.Place{Epoch: o.Epoch}))
+	body, err := json.Marshal(q)
+	if err != nil {
+		return Cut{}, err
+	}
+	r, err := e.o.Peers.OpenStream(ctx, node, streamSavepoint, body)
 	if err != nil {
 		return Cut{}, err
 	}
@@ -118,18 +152,27 @@ func (e *Engine) copyWhole(ctx context.Context, w io.Writer, k unitKey, o *catal
 	from := bufio.NewReader(io.TeeReader(r, w))
 	c, err := readCut(from)
 	if err != nil {
-		return c, fmt.Errorf("from %s: %w", leader, err)
+		return c, fmt.Errorf("from %s: %w", node, err)
 	}
 	return c, opstate.SkipFrames(from)
 }
 
-func readCut(r io.Reader) (Cut, error) {
-	b := make([]byte, 24)
-	if _, err := io.ReadFull(r, b); err != nil {
-		return Cut{}, fmt.Errorf("%w: %w", errObject, err)
+func readCut(r io.Reader) (c Cut, err error) {
+	var n [4]byte
+	if _, err := io.ReadFull(r, n[:]); err != nil {
+		return c, fmt.Errorf("%w: %w", errObject, err)
 	}
-	n := func(i int) uint64 { return binary.LittleEndian.Uint64(b[8*i:]) }
-	return Cut{n(0), int64(n(1)), int64(n(2))}, nil
+	if binary.LittleEndian.Uint32(n[:]) > headBytesMax {
+		return c, errObject
+	}
+	head := make([]byte, binary.LittleEndian.Uint32(n[:]))
+	if _, err := io.ReadFull(r, head); err != nil {
+		return c, fmt.Errorf("%w: %w", errObject, err)
+	}
+	if err := json.Unmarshal(head, &c); err != nil {
+		return c, fmt.Errorf("%w: %w", errObject, err)
+	}
+	return c, nil
 }
 
 // makeSavepoint stores a savepoint of an operator.
@@ -148,7 +191,11 @@ func (e *Engine) makeSavepoint(ctx context.Context, o *catalogue.Operator, name 
 	}
 	s := &Savepoint{Name: name, Operator: o.Name, Version: o.Version, Epoch: o.Epoch}
 	err = func() error {
-		head, err := json.Marshal(savepointHead{o.Name, o.Version, o.Spec, o.IDs, o.Starts, len(o.Homes())})
+		m, aligned, err := e.align(ctx, o)
+		if err != nil {
+			return err
+		}
+		head, err := json.Marshal(savepointHead{o.Name, o.Version, o.Spec, o.IDs, o.Starts, len(o.Homes()), o.ID, o.Created, aligned})
 		if err != nil {
 			return err
 		}
@@ -156,8 +203,12 @@ func (e *Engine) makeSavepoint(ctx context.Context, o *catalogue.Operator, name 
 		if _, err := w.Write(append(b, head...)); err != nil {
 			return err
 		}
-		for _, k := range instances(o) {
-			c, err := e.copyWhole(ctx, w, k, o)
+		for i, k := range instances(o) {
+			mark := m.id
+			if !aligned {
+				mark = 0
+			}
+			c, err := e.copyWhole(ctx, w, k, o, mark, m.nodes[i])
 			if err != nil {
 				return err
 			}
@@ -216,97 +267,6 @@ func (e *Engine) findSavepoint(ctx context.Context, account, operator, name stri
 	return nil, refuse(404, "operator %s has no savepoint %s", operator, name)
 }
 
-// What becomes of a step's state.
-const (
-	stepNew     = "new"
-	stepKept    = "kept"
-	stepDropped = "dropped"
-	stepShadow  = "the shadow's"
-)
-
-// fits tells which steps keep the state that they have with another graph: those of the
-// same name and configuration.
-func fits(was, is *graph.Graph) (kept []uint16, fates map[string]string) {
-	kept, fates = []uint16{}, map[string]string{}
-	for i := range is.Nodes {
-		fates[is.Nodes[i].Name] = stepNew
-	}
-	for i := range was.Nodes {
-		before := &was.Nodes[i]
-		at := slices.IndexFunc(is.Nodes, func(n graph.Node) bool {
-			return n.ID == before.ID && n.Kind == before.Kind && n.Config == before.Config
-		})
-		switch {
-		case at >= 0:
-			fates[is.Nodes[at].Name] = stepKept
-			kept = append(kept, before.ID)
-		case fates[before.Name] == "":
-			fates[before.Name] = stepDropped
-		}
-	}
-	return kept, fates
-}
-
-// restore begins an epoch with the state of a savepoint. What waits in the outbox stays:
-// it has been committed.
-func (u *unit) restore(o *catalogue.Operator, epoch uint64) error {
-	ctx, cancel := context.WithTimeout(u.life, savepointTimeout)
-	defer cancel()
-	began := time.Now()
-	s, err := u.e.findSavepoint(ctx, o.Account, o.From.Operator, o.From.Savepoint)
-	if err != nil {
-		return fmt.Errorf("restore operator %s: %w", o.Name, err)
-	}
-	if s.Object != o.From.Object {
-		return fmt.Errorf("restore operator %s: savepoint %s is another one now", o.Name, s.Name)
-	}
-	_, r, err := u.e.openSavepoint(ctx, o.Account, s)
-	if err != nil {
-		return err
-	}
-	_, index := layoutOf(u.slot)
-	for i := 0; ; i++ {
-		if _, err := readCut(r); err != nil {
-			return err
-		}
-		if i == index {
-			break
-		}
-		if err := opstate.SkipFrames(r); err != nil {
-			return err
-		}
-	}
-	st := u.store.Load()
-	from := restored{kept: kept{opstate.Frames(r), o.Kept, false}, outbox: st, has: epoch > 1}
-	if err := st.Begin(epoch, from, 0); err != nil {
-		return fmt.Errorf("restore operator %s: %w", o.Name, err)
-	}
-	u.epoch, u.inst = epoch, nil
-	u.note("info", "epoch %d begins with savepoint %s, taken over in %s", epoch, s.Name, time.Since(began).Round(time.Millisecond))
-	return u.reopen()
-}
-
-// restored is a state from elsewhere with the outbox that is here.
-type restored struct {
-	kept
-	outbox opstate.Reader
-	has    bool
-}
-
-func (r restored) Scan(from, to []byte, f func(key, v []byte) bool) error {
-	more := true
-	err := r.kept.Scan(from, to, func(key, v []byte) bool {
-		if !engine.IsOutbox(key) {
-			more = f(key, v)
-		}
-		return more
-	})
-	if err != nil || !more || !r.has {
-		return err
-	}
-	return kept{Reader: r.outbox, outbox: true}.Scan(from, to, f)
-}
-
 // nameOK tells whether a savepoint may be called so.
 func nameOK(name string) bool {
 	return name != "" && len(name) <= 64 && !strings.ContainsFunc(name, func(r rune) bool {
@@ -319,6 +279,8 @@ func (s *service) savepointCreate(ctx context.Context, account string, r *Reques
 	switch {
 	case o == nil:
 		return nil, catalogue.FaultNoOperator
+	case o.Next != nil && len(o.Homes()) > 1:
+		return nil, refuse(409, "its instances are being replaced; try again in a moment")
 	case !nameOK(r.Savepoint):
 		return nil, refuse(400, "a savepoint's name is 1 to 64 of letters, digits, '-', '_' and '.'")
 	}
@@ -412,86 +374,4 @@ func (s *service) savepointRemove(ctx context.Context, account string, r *Reques
 		return nil, err
 	}
 	return map[string]string{"removed": p.Operator + "/" + p.Name}, s.e.dropObject(ctx, t, p.Object)
-}
-
-// withSavepoint plans an operator that begins with a savepoint; old is what it replaces,
-// nil: nothing. Without a spec it is the savepoint's.
-func (s *service) withSavepoint(ctx context.Context, account string, r *Request, old *catalogue.Operator) (*catalogue.Operator, map[string]string, error) {
-	name := r.Name
-	if r.Spec != "" {
-		g, err := s.e.o.Compile(account, []byte(r.Spec), nil)
-		if err != nil {
-			return nil, nil, refuse(400, "%v", err)
-		}
-		name = g.Name
-	}
-	p, err := s.e.findSavepoint(ctx, account, name, r.Savepoint)
-	if err != nil {
-		return nil, nil, err
-	}
-	head, _, err := s.e.openSavepoint(ctx, account, p)
-	if err != nil {
-		return nil, nil, err
-	}
-	with := *r
-	if with.Spec == "" {
-		with.Spec = string(head.Spec)
-	}
-	g, o, err := s.plan(ctx, account, &with, head.IDs)
-	if err != nil {
-		return nil, nil, err
-	}
-	was, err := s.e.o.Compile(account, head.Spec, head.IDs)
-	if err != nil {
-		return nil, nil, refuse(400, "what the savepoint is of can't be compiled any more (%v): its state can't be kept", err)
-	}
-	if err := sameInputs(was, g); err != nil {
-		return nil, nil, err
-	}
-	if n := max(g.Partitions, 1); n != head.Instances {
-		return nil, nil, refuse(400, "the savepoint is of %d partitions, and can't be spread over %d", head.Instances, n)
-	}
-	var fates map[string]string
-	o.Starts = head.Starts
-	o.Kept, fates = fits(was, g)
-	if old != nil {
-		if old.Next != nil {
-			return nil, nil, refuse(409, "its instances are being replaced; try again in a moment")
-		}
-		if o.Name != old.Name {
-			return nil, nil, refuse(400, "the savepoint is of operator %s: say the spec that operator %s is to have with it", o.Name, old.Name)
-		}
-		if len(old.Homes()) != len(o.Homes()) {
-			return nil, nil, refuse(400, "it has %d partitions, and the savepoint %d", len(old.Homes()), len(o.Homes()))
-		}
-		o.Lives(old)
-		o.Epoch, o.Revision = old.Epoch+1, old.Revision+1
-	}
-	o.From = &catalogue.Origin{Epoch: o.Epoch, Operator: p.Operator, Savepoint: p.Name, Object: p.Object}
-	return o, fates, nil
-}
-
-// putSavepoint has an operator that is there go on from a savepoint.
-func (s *service) putSavepoint(ctx context.Context, account string, r *Request, old *catalogue.Operator) (any, error) {
-	o, fates, err := s.withSavepoint(ctx, account, r, old)
-	if err != nil {
-		return nil, err
-	}
-	d := Deployed{Operator: o, Steps: fates}
-	if r.Dry {
-		return d, nil
-	}
-	d.Operator, err = s.e.state.PutOperator(ctx, o)
-	return d, err
-}
-
-func (s *service) restore(ctx context.Context, account string, r *Request) (any, error) {
-	old := s.e.state.Operator(account, r.Name)
-	switch {
-	case old == nil:
-		return nil, catalogue.FaultNoOperator
-	case r.Savepoint == "":
-		return nil, refuse(400, "say which savepoint it is to go on from")
-	}
-	return s.putSavepoint(ctx, account, r, old)
 }

@@ -55,6 +55,10 @@ type Cut struct {
 	Seq   uint64 `json:"seq"`
 	Keys  int64  `json:"keys"`
 	Bytes int64  `json:"bytes"`
+	// Ends is up to where each input is read, and Waits how many parcels wait to be sent to
+	// topics of other groups.
+	Ends  []topics.Sequence `json:"ends,omitempty"`
+	Waits int               `json:"waits,omitempty"`
 }
 
 // objectMeta is what an object store keeps of an object.

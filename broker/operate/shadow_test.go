@@ -100,6 +100,12 @@ func TestAShadowSaysWhatWouldDiffer(t *testing.T) {
 	}
 }
 
+// arrived waits until the input has so many records.
+func (p *place) arrived(n int) {
+	p.Helper()
+	wait(p, "the input", func() (bool, string) { have := len(p.bodies()); return have == n, fmt.Sprint(have, " of ", n) })
+}
+
 // promoted waits until a promotion is over.
 func (p *place) promoted(name string) (o *catalogue.Operator) {
 	p.Helper()
@@ -146,6 +152,7 @@ func TestAPromotedShadowKeepsWhatItHasGathered(t *testing.T) {
 					}
 				}
 				publish(60)
+				p.arrived(60)
 				p.parted(text, "OUT")
 				p.must(s.update(t.Context(), "A", &Request{Spec: tallied(text), Shadow: true}))
 				wait(t, "the shadows", func() (bool, string) {
@@ -158,11 +165,13 @@ func TestAPromotedShadowKeepsWhatItHasGathered(t *testing.T) {
 					return n == parts, fmt.Sprint(n)
 				})
 				publish(100)
+				p.arrived(160)
 				p.parted(text, "OUT")
 				p.must(s.promote(t.Context(), "A", &Request{Name: "parted"}))
 				publish(100)
 				p.promoted("parted")
 				publish(30)
+				p.arrived(290)
 				p.parted(text, "OUT")
 				// The tally is of all records behind the first 60: what came before the promotion is
 				// counted, and comes out behind it only.

@@ -91,10 +91,7 @@ func (u *unit) coming() bool {
 
 // stands is how far an operator's instances on this node are in its succession.
 func (e *Engine) stands(o *catalogue.Operator) (all []stand) {
-	name := e.state.ServerName()
-	if e.o.Peers != nil {
-		name = e.o.Peers.Name()
-	}
+	name := e.name()
 	for _, k := range slices.Concat(instances(o), comers(o)) {
 		u := e.unit(k, o)
 		if u == nil || u.store.Load() == nil {

@@ -68,6 +68,7 @@ type unit struct {
 	over        failover
 	compared    *ShadowReport
 	trial       *trial // the shadow's state
+	mark        *mark  // where it is to keep its state for a savepoint
 	// trouble is how a proposal ended that wasn't taken.
 	trouble *trouble
 
@@ -254,6 +255,9 @@ func (u *unit) run() {
 func (u *unit) finish() {
 	u.kill()
 	u.outbox.stop()
+	if err := u.put(nil); err != nil {
+		u.note("warn", "the state at a savepoint's place could not be put away: %v", err)
+	}
 	u.mu.Lock()
 	u.taken = ^topics.Index(0)
 	u.told.Broadcast()
@@ -292,6 +296,9 @@ func (u *unit) turn() (time.Duration, error) {
 			return idle, u.fail(opened.Error(), nil)
 		}
 		return 0, err
+	}
+	if u.replaced() {
+		return idle, nil
 	}
 	if err := u.catchUp(); err != nil {
 		return 0, err

@@ -38,6 +38,9 @@ type Operator struct {
 	// is whose state the epoch takes over: places of steps; nil: nobody's.
 	Epoch uint64   `json:"epoch"`
 	Kept  []uint16 `json:"kept,omitempty"`
+	// Keeps is Kept of the last epochs, in their order: one may be over before it has begun
+	// where the state is. The catalogue writes it.
+	Keeps []Keep `json:"keeps,omitempty"`
 	// IDs are the places of the steps' state, by their names.
 	IDs map[string]uint16 `json:"ids,omitempty"`
 	// Starts is behind which sequence each input begins to be read.
@@ -74,12 +77,41 @@ type Operator struct {
 	Revision uint64       `json:"revision"` // one higher with each change, from 1
 }
 
+// Keep is whose state an epoch takes over, as in Operator.
+type Keep struct {
+	Epoch uint64   `json:"epoch"`
+	Nodes []uint16 `json:"nodes"`
+}
+
+// keepsMax bounds the epochs of which Kept is known.
+const keepsMax = 16
+
+// KeptSince returns whose state of an epoch is there still in the one that is in force; ok
+// is false where that isn't known any more.
+func (o *Operator) KeptSince(epoch uint64) (nodes []uint16, ok bool) {
+	at := slices.IndexFunc(o.Keeps, func(k Keep) bool { return k.Epoch == epoch+1 })
+	if at < 0 || epoch >= o.Epoch {
+		return nil, false
+	}
+	nodes = slices.Clone(o.Keeps[at].Nodes)
+	for _, k := range o.Keeps[at+1:] {
+		if k.Nodes == nil {
+			nodes = nil
+		}
+		nodes = slices.DeleteFunc(nodes, func(n uint16) bool { return !slices.Contains(k.Nodes, n) })
+	}
+	return nodes, true
+}
+
 // Origin is a savepoint that an epoch begins with.
 type Origin struct {
 	Epoch     uint64 `json:"epoch"`
 	Operator  string `json:"operator"` // whose it is
 	Savepoint string `json:"savepoint"`
 	Object    string `json:"object"` // what holds it
+	// Resend are the topics, by name, to which is sent what waits in the savepoint: nobody
+	// else does it; nil: somebody does.
+	Resend map[string]topics.TopicID `json:"resend,omitempty"`
 }
 
 // Succession is other instances of an operator, elsewhere or of another spec, that are to
@@ -195,11 +227,12 @@ func (c *Catalogue) putOperator(cmd *Command) (Result, error) {
 		return Result{Fault: FaultTooManyOperators}, nil
 	case old == nil:
 		c.lastOperator++
-		o.ID, o.Created, o.Began = c.lastOperator, c.clock, c.clock
+		o.ID, o.Created, o.Began, o.Keeps = c.lastOperator, c.clock, c.clock, nil
 	default:
-		o.ID, o.Created, o.Began = old.ID, old.Created, old.Began
+		o.ID, o.Created, o.Began, o.Keeps = old.ID, old.Created, old.Began, old.Keeps
 		if o.Epoch != old.Epoch {
 			o.Began = c.clock
+			o.Keeps = append(slices.Clone(old.Keeps[max(0, len(old.Keeps)-keepsMax+1):]), Keep{o.Epoch, o.Kept})
 		}
 	}
 	o.Changed = c.clock

@@ -20,15 +20,15 @@ type Action int
 
 // The actions.
 const (
-	Run      Action = iota // serve
-	Check                  // -t: check the configuration
-	Version                // -v
-	Help                   // -h
-	HelpTLS                // --help_tls
-	SendSign               // --signal
-	Init                   // config init: print a configuration to begin with
-	ShowAll                // config show: print the options in force, see Show
-	ExplainKey             // config explain: what a key of the file does, see Explain
+	Run        Action = iota // serve
+	Check                    // -t: check the configuration
+	Version                  // -v
+	Help                     // -h
+	HelpTLS                  // --help_tls
+	SendSign                 // --signal
+	Init                     // config init: print a configuration to begin with
+	ShowAll                  // config show: print the options in force, see Show
+	ExplainKey               // config explain: what a key of the file does, see Explain
 )
 
 // Command is a parsed command line with the options it leads to.

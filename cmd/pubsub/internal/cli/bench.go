@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -39,12 +38,20 @@ type result struct {
 	Latency     *latencies `json:"latency_ms,omitempty"`
 	Lost        int64      `json:"lost,omitempty"`
 	Processors  float64    `json:"client_processors,omitempty"` // that this process kept busy
+
+	// Where the limit was, and what it was found out from.
+	BrokerProcessors float64 `json:"broker_processors,omitempty"` // of the busiest, with --monitor
+	SyncShare        float64 `json:"sync_share,omitempty"`        // of the time its log was syncing, with --monitor
+	RTT              float64 `json:"rtt_ms,omitempty"`            // before it began
+	Lone             float64 `json:"lone_ms,omitempty"`           // one durable message alone, before it began
+	Limit            *limit  `json:"limit,omitempty"`
 }
 
 type benchFlags struct {
 	messages, clients, size, window, subs int
 	wait                                  time.Duration
 	keep, sync                            bool
+	monitor                               []string
 }
 
 func (a *app) benchCommand() *cobra.Command {
@@ -52,7 +59,8 @@ func (a *app) benchCommand() *cobra.Command {
 		Use:   "bench",
 		Short: "Measure rates and latencies",
 		Long: `Measure what a broker does with this client. The rates of one process are often
-the client's limit, not the broker's: run several, or compare only with the same.`,
+the client's limit, not the broker's. Each says where the limit was, as far as it can
+be seen from here: with --monitor also from the brokers' metrics.`,
 	}
 	cmd.AddCommand(a.benchPub(), a.benchSub(), a.benchDurable())
 	return group(cmd)
@@ -63,6 +71,7 @@ func (f *benchFlags) add(cmd *cobra.Command) {
 	fl.IntVarP(&f.messages, "msgs", "n", 100_000, "messages in all")
 	fl.IntVar(&f.clients, "clients", 1, "connections")
 	fl.IntVar(&f.size, "size", 128, "bytes of each message")
+	fl.StringSliceVar(&f.monitor, "monitor", nil, "HTTP ports of the brokers (http://127.0.0.1:8222): says more of where the limit was")
 }
 
 // stamped is a payload whose first 8 bytes are the time it was sent.
@@ -168,18 +177,12 @@ func (f *benchFlags) result(test string, elapsed time.Duration, n int64, s *spre
 	return r
 }
 
-// busy notes the processors used since the process had used before.
-func (r result) busy(before time.Duration) result {
-	r.Processors = (cpuTime() - before).Seconds() / max(r.Seconds, 1e-9)
-	return r
-}
-
 func (a *app) printResults(results ...result) error {
 	rows := ui.Rows{Columns: []string{"test", "clients", "messages", "size", "seconds", "msgs/s", "bytes/s", "p50 ms", "p99 ms", "max ms"}, Right: []bool{false, true, true, true, true, true, true, true, true, true}}
 	var items []any
 	for _, r := range results {
-		if all := float64(runtime.NumCPU()); r.Processors > 0.7*all {
-			a.ui.Warn("%s: this client kept %.1f of %d processors busy; it limits the rate, not the broker", r.Test, r.Processors, runtime.NumCPU())
+		if l := r.Limit; l != nil {
+			a.ui.Note("%s: limit: %s: %s; try: %s", r.Test, l.What, l.Why, l.Try)
 		}
 		items = append(items, r)
 		p50, p99, top := "", "", ""
@@ -220,7 +223,11 @@ func (a *app) benchPub() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		start, cpu := time.Now(), cpuTime()
+		g, err := a.gaugeFrom(cmd.Context(), pubs[0], &f, "")
+		if err != nil {
+			return err
+		}
+		start := time.Now()
 		err = each(pubs, func(i int, c *client.Client) error {
 			mine := slices.Clone(payload)
 			for n := range f.share(i) {
@@ -237,10 +244,12 @@ func (a *app) benchPub() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		results := []result{f.result("pub "+subject, time.Since(start), int64(f.messages), nil).busy(cpu)}
+		results := []result{f.result("pub "+subject, time.Since(start), int64(f.messages), nil)}
 		if f.subs > 0 {
 			results = append(results, counters.result(&f, subject, start))
 		}
+		last := &results[len(results)-1] // with subscribers it is over when they have all
+		*last = g.into(cmd.Context(), *last, &f, false)
 		return a.printResults(results...)
 	}
 	f.add(cmd)
@@ -319,17 +328,21 @@ func (a *app) benchDurable() *cobra.Command {
 				defer func() { _ = clients[0].DeleteTopic(context.WithoutCancel(ctx), topic) }()
 			}
 		}
+		g, err := a.gaugeFrom(ctx, clients[0], &f, subject)
+		if err != nil {
+			return a.storeProblem(ctx, err, subject)
+		}
 		var s spread
-		start, cpu := time.Now(), cpuTime()
+		start := time.Now()
 		err = each(clients, func(i int, c *client.Client) error {
 			return f.storeMany(ctx, c, subject, f.share(i), &s)
 		})
 		if err != nil {
 			return a.storeProblem(ctx, err, subject)
 		}
-		r := f.result("durable "+subject, time.Since(start), int64(f.messages), &s).busy(cpu)
+		r := f.result("durable "+subject, time.Since(start), int64(f.messages), &s)
 		r.Window = f.window
-		return a.printResults(r)
+		return a.printResults(g.into(ctx, r, &f, true))
 	}
 	f.add(cmd)
 	cmd.Flags().IntVar(&f.window, "window", 500, "messages without receipt per connection")

@@ -37,6 +37,8 @@ type world struct {
 	url  string
 	home string
 	env  map[string]string
+
+	monitor string // the broker's HTTP port, if it has one
 }
 
 func newWorld(t testing.TB) *world { return newWorldOf(t, broker.Config{}) }
@@ -61,7 +63,7 @@ func newWorldOf(t testing.TB, cfg broker.Config) *world {
 	case <-time.After(10 * time.Second):
 		t.Fatal("the broker does not get ready")
 	}
-	return &world{t: t, url: b.ClientURL(), home: t.TempDir()}
+	return &world{t: t, url: b.ClientURL(), home: t.TempDir(), monitor: b.MonitorURL()}
 }
 
 // nowhere is a world without a broker.

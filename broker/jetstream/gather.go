@@ -3,6 +3,7 @@ package jetstream
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/heraldmq/herald/broker/jsapi"
 	"github.com/heraldmq/herald/broker/state"
@@ -104,6 +105,69 @@ func (s *Service) changed(t *state.Topic) *jsapi.StreamInfo {
 	p, ok := s.gatherParts([]*state.Topic{t})[t.ID()]
 	if !ok {
 		p = streamPart{ID: t.ID(), Cluster: s.cluster(t)}
+	}
+	return shown(s.assemble(t, p))
+}
+
+// clusterFresh is how old what is said of a group's members may be in the answer to the
+// creation of a stream; who leads it learns of them once a second, too.
+const clusterFresh = time.Second
+
+// groupSeen is what a group's leader said of its members.
+type groupSeen struct {
+	mu sync.Mutex
+	of map[topics.GroupID]seenAt
+}
+
+type seenAt struct {
+	info *jsapi.ClusterInfo // read only
+	at   time.Time
+}
+
+func (c *groupSeen) note(g topics.GroupID, info *jsapi.ClusterInfo) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.of == nil {
+		c.of = map[topics.GroupID]seenAt{}
+	}
+	c.of[g] = seenAt{info, time.Now()}
+}
+
+// fresh returns what was said, nil when that is too long ago or another node leads by now.
+func (c *groupSeen) fresh(g topics.GroupID, leader string) *jsapi.ClusterInfo {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s := c.of[g]; s.info != nil && s.info.Leader == leader && time.Since(s.at) < clusterFresh {
+		return s.info
+	}
+	return nil
+}
+
+// created describes a stream that has just been made, as the answer to that. What it
+// holds is known, so that its leader is asked about its group only now and then: making
+// thousands of streams would mean as many questions.
+func (s *Service) created(t *state.Topic) *jsapi.StreamInfo {
+	cfg := t.Config()
+	if !s.clustered() || cfg.FirstSeq > 1 || cfg.Mirror != nil || len(cfg.Sources) > 0 {
+		return s.changed(t)
+	}
+	g := t.Group().ID()
+	var where *jsapi.ClusterInfo
+	if s.leads(g) {
+		where = s.cluster(t)
+	} else {
+		where = s.groups.fresh(g, s.o.Peers.Leader(g))
+	}
+	if where == nil {
+		info := s.changed(t)
+		if info.Cluster != nil && info.Cluster.Leader != "" {
+			s.groups.note(g, info.Cluster)
+		}
+		return info
+	}
+	p := streamPart{ID: t.ID(), Cluster: where}
+	if data := t.Data(); data != nil { // else no replica is here, and it is taken for empty
+		p.State = streamState(data.State())
 	}
 	return shown(s.assemble(t, p))
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 )
@@ -109,7 +110,7 @@ func TestStreamOfAnAckSubject(t *testing.T) {
 }
 
 // A job that waits holds up the jobs of its own key only, and no goroutine stays
-// when there is nothing to do.
+// when the queue is closed.
 func TestQueueRunsOtherKeysMeanwhile(t *testing.T) {
 	q := newQueue(64, 1000)
 	q.start()
@@ -127,5 +128,55 @@ func TestQueueRunsOtherKeysMeanwhile(t *testing.T) {
 	q.close()
 	if q.running != 0 || len(q.lanes) != 0 || len(q.ready) != 0 || q.waiting != 0 {
 		t.Errorf("left behind: %d goroutines, %d lanes, %d ready, %d waiting", q.running, len(q.lanes), len(q.ready), q.waiting)
+	}
+}
+
+func TestGoroutinesOfAQueueStayWhileTheyAreNeeded(t *testing.T) {
+	const n = 8
+	q := newQueue(n, 1000)
+	q.rest = time.Hour // it is this test that dismisses
+	q.start()
+	burst := func() {
+		t.Helper()
+		var all sync.WaitGroup
+		held := make(chan struct{})
+		for i := range 2 * n {
+			all.Add(1)
+			if !q.add(fmt.Sprint(i), func() { <-held; all.Done() }) {
+				t.Fatal("refused below the limit")
+			}
+		}
+		close(held)
+		all.Wait()
+	}
+	rests := func(want int) {
+		t.Helper()
+		for end := time.Now().Add(20 * time.Second); ; <-time.After(time.Millisecond) {
+			q.mu.Lock()
+			idle, running := len(q.idle), q.running
+			q.mu.Unlock()
+			if idle == want && running == want {
+				return
+			}
+			if time.Now().After(end) {
+				t.Fatalf("%d goroutines, %d of them idle, want %d", running, idle, want)
+			}
+		}
+	}
+	burst()
+	rests(n)
+	q.dismissSpare() // nobody knows yet which are needed
+	rests(n)
+	burst()
+	rests(n)
+	q.dismissSpare() // all were
+	rests(n)
+	q.dismissSpare()
+	rests(0)
+	burst()
+	rests(n)
+	q.close()
+	if q.running != 0 {
+		t.Errorf("%d goroutines are left", q.running)
 	}
 }

@@ -2,11 +2,13 @@ package jetstream
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/heraldmq/herald/broker/jsapi"
 	"github.com/heraldmq/herald/topics"
 )
 
@@ -61,4 +63,38 @@ func TestQuestionsWhetherChangesAreSeenAreSharedByThoseWhoWait(t *testing.T) {
 	if asked["b"] > abreastMax+2 {
 		t.Errorf("%d questions for %d who wait", asked["b"], many)
 	}
+}
+
+// TestOfNewStreamsElsewhereTheGroupIsAskedAboutNowAndThen: what a new stream holds is
+// known, and its group's members were told of a moment ago.
+func TestOfNewStreamsElsewhereTheGroupIsAskedAboutNowAndThen(t *testing.T) {
+	r := newRig(t)
+	r.c.set(1, "b")
+	asked := 0
+	r.c.answers[callStreams] = func(_ string, body []byte) ([]byte, error) {
+		asked++
+		var q streamsQuery
+		if err := json.Unmarshal(body, &q); err != nil {
+			return nil, err
+		}
+		return json.Marshal(streamsAnswer{Done: 1, Infos: []streamPart{
+			{ID: q.IDs[0], Cluster: &jsapi.ClusterInfo{Name: "C", Leader: "b", Replicas: []*jsapi.PeerInfo{{Name: "c"}}}},
+		}})
+	}
+	leader := func(name string, want any, questions int) {
+		t.Helper()
+		v := r.ask("STREAM.CREATE."+name, `{"name":"`+name+`"}`)
+		in, _ := v["cluster"].(map[string]any)
+		if v["error"] != nil || in["leader"] != want || asked != questions {
+			t.Errorf("%s: %v, after %d questions, want %d", name, v, asked, questions)
+		}
+	}
+	leader("S1", "b", 1)
+	r.s.groups.of[1] = seenAt{r.s.groups.of[1].info, time.Now().Add(time.Hour)} // however slow the machine is
+	leader("S2", "b", 1)
+	leader("S2", "b", 2) // it was there, and may hold something
+	r.s.groups.of[1] = seenAt{r.s.groups.of[1].info, time.Now().Add(-2 * clusterFresh)}
+	leader("S3", "b", 3)
+	r.s.groups.of[1] = seenAt{&jsapi.ClusterInfo{Leader: "c"}, time.Now().Add(time.Hour)}
+	leader("S4", "b", 4)
 }

@@ -98,6 +98,7 @@ type Service struct {
 	waiting *waiting
 	leaders leaders
 	abreast abreast
+	groups  groupSeen
 
 	ctx  context.Context // ends at Close; of requests that wait for a commit
 	stop context.CancelFunc

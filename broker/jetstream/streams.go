@@ -42,7 +42,11 @@ func (r *request) streamCreate() (any, error) {
 	}
 	// An equal stream that was there is as good as a new one: clients that
 	// create at each start rely on it.
-	return &jsapi.StreamCreateReply{Reply: r.head(), StreamInfo: r.api.s.changed(t), DidCreate: true}, nil
+	describe := r.api.s.changed
+	if created {
+		describe = r.api.s.created
+	}
+	return &jsapi.StreamCreateReply{Reply: r.head(), StreamInfo: describe(t), DidCreate: true}, nil
 }
 
 // Create makes a topic as a request for a stream does, for another room of the broker; it

@@ -18,7 +18,9 @@ import (
 // group remembers for as long as needed that it is stored. Where both topics are of one
 // group, letter and giving up are one entry. Else the giving up is proposed once the
 // letter is durable; if it is lost, whoever leads then asks again and hears that the
-// letter is stored. Only when both are durable the place is removed.
+// letter is stored, also where the letters' topic has moved to another group meanwhile
+// (buriedElsewhere). Only when both are durable the place is removed, and what a leader
+// that went in between leaves behind is swept up (letters.go).
 func (d *durable) bury(ctx context.Context, b *delivery.Burial) error {
 	to, source := d.state.TopicKeeping(b.Account, b.Subject), (*state.Topic)(nil)
 	if to == nil {
@@ -29,13 +31,19 @@ func (d *durable) bury(ctx context.Context, b *delivery.Burial) error {
 		return errors.New("the topic is gone")
 	}
 	g, from := to.Group(), source.Group()
+	if b.Again {
+		stored, err := d.buriedElsewhere(ctx, b, to, g)
+		if err != nil {
+			return err
+		}
+		if stored {
+			return giveUp(ctx, from, b) // the place is swept up
+		}
+	}
 	if _, err := g.DeclareProducer(ctx, b.ID, 1); err != nil {
 		return err
 	}
-	x := &state.Guarded{
-		Guard:     topics.Guard{Producer: b.ID, Epoch: 1, Seq: 1},
-		Publishes: []topics.Publish{{Topic: to.ID(), Subject: []byte(b.Subject), Header: b.Header, Payload: b.Payload}},
-	}
+	x := letter(b, to)
 	if g == from {
 		x.Acked = b.Given
 	}
@@ -63,6 +71,33 @@ func (d *durable) bury(ctx context.Context, b *delivery.Burial) error {
 		}
 	}
 	return nil
+}
+
+// buriedElsewhere tells whether a letter has been stored while its topic was in another
+// group than now: the place of its guard stayed there. The question is the letter itself,
+// which a group stores only when it has a place for it and the topic.
+func (d *durable) buriedElsewhere(ctx context.Context, b *delivery.Burial, to *state.Topic, now *state.Group) (bool, error) {
+	for _, g := range d.state.AllGroups() {
+		if g == now {
+			continue
+		}
+		r, err := g.AskGuarded(ctx, letter(b, to))
+		if err != nil {
+			return false, fmt.Errorf("ask group %d whether it was stored there: %w", g.ID(), err)
+		}
+		if r.Verdict != topics.GuardRefused {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// letter is a dead letter behind its guard.
+func letter(b *delivery.Burial, to *state.Topic) *state.Guarded {
+	return &state.Guarded{
+		Guard:     topics.Guard{Producer: b.ID, Epoch: 1, Seq: 1},
+		Publishes: []topics.Publish{{Topic: to.ID(), Subject: []byte(b.Subject), Header: b.Header, Payload: b.Payload}},
+	}
 }
 
 // giveUp proposes that the consumer gives the message up, and waits for that.

@@ -37,6 +37,7 @@ type durable struct {
 	adverts *advertise.Service
 	ops     *operate.Engine
 	inputs  readInputs // of operators, for adverts
+	letters letters
 
 	unused chan unusedConsumer // consumers to delete; the worker's queue
 	ctx    context.Context     // ends with close; of the worker's requests
@@ -135,6 +136,12 @@ func (d *durable) join(o *config.Options) {
 		QueueLimit: o.JetStream.RequestQueue, Log: b.cfg.Log,
 	})
 	d.adverts = advertise.New(ao)
+	if b.links != nil {
+		d.letters.init(d, peers)
+	} else {
+		d.letters.init(d, nil)
+	}
+	d.wg.Go(d.letters.run)
 }
 
 // now is the time that entries get.

@@ -54,6 +54,10 @@ type Burial struct {
 	Topic topics.TopicID // where it comes from
 	// Given is the body of the RecordAcked by which the consumer gives the message up.
 	Given []byte
+	// Again tells that the letter may be stored already, maybe in the group that the topic of
+	// the letters has left: the message was pending before this engine led, or burying it
+	// failed before.
+	Again bool
 	// Leads tells whether the consumer is still this engine's. What follows from a
 	// burial may only be forgotten while it is.
 	Leads func() bool
@@ -78,6 +82,8 @@ type deadState struct {
 	failed  uint64
 	err     string
 	answers map[topics.Sequence][]string // who waits to hear that a message is terminated
+	tried   map[topics.Sequence]struct{} // messages that could not be buried
+	before  topics.Sequence              // what was delivered when the live copy was made
 }
 
 const (
@@ -86,6 +92,7 @@ const (
 	burialPause   = 250 * time.Millisecond
 	burialPauseTo = 15 * time.Second
 	burialTimeout = 10 * time.Second
+	burialSoon    = 20 * time.Millisecond
 	detailMost    = 512
 )
 
@@ -103,14 +110,19 @@ func (r *reader) bury(now topics.Nanos) {
 		r.recordAcks(now, false)
 		return
 	}
-	list := r.c.DyingAmong(nil, burialsAtOnce)
+	list, held := r.written(r.c.DyingAmong(nil, burialsAtOnce))
+	if held { // it comes with the records that are under way; this is for when they fail
+		r.dead.next = now + topics.Nanos(burialSoon)
+	}
+	if len(list) == 0 {
+		return
+	}
 	subject, c := r.dead.subject, r.c
 	r.dead.under = r.e.spawn(func() { r.buryAll(c, subject, list) })
 }
 
 // buryAll is a round of burials.
 func (r *reader) buryAll(c *consumer.Consumer, subject string, list []consumer.Dying) {
-	r.e.recorder.flush() // what was delivered is in the log before it is given up
 	errs := make([]error, len(list))
 	var wg sync.WaitGroup
 	for i, d := range list {
@@ -132,9 +144,14 @@ func (r *reader) buryAll(c *consumer.Consumer, subject string, list []consumer.D
 		case errs[i] != nil:
 			d.failed++
 			failed = errs[i]
+			if d.tried == nil {
+				d.tried = map[topics.Sequence]struct{}{}
+			}
+			d.tried[x.Sequence] = struct{}{}
 		case r.c.ID() == c.ID() && r.c.Epoch() == c.Epoch():
 			r.c.Buried(x.Sequence, r.e.o.Now())
 			d.moved++
+			delete(d.tried, x.Sequence)
 			r.answer(d.answers[x.Sequence])
 			delete(d.answers, x.Sequence)
 		}
@@ -157,6 +174,8 @@ func (r *reader) buryOne(c *consumer.Consumer, subject string, d consumer.Dying)
 	leads := func() bool { return r.e.leads.Load() && r.ending.Load() == nil }
 	r.mu.Lock()
 	epoch := c.Epoch()
+	_, again := r.dead.tried[d.Sequence]
+	again = again || d.Sequence <= r.dead.before
 	given := topics.AppendConsumerRecord(nil, r.topic.id, c.ID())
 	given = append(given, c.BurialRecord(d.Sequence, now)...)
 	r.mu.Unlock()
@@ -167,9 +186,50 @@ func (r *reader) buryOne(c *consumer.Consumer, subject string, d consumer.Dying)
 	ctx, cancel := context.WithTimeout(r.e.ctx, burialTimeout)
 	defer cancel()
 	return r.e.o.Bury(ctx, &Burial{
-		ID: burialID(r.topic.id, c.ID(), epoch, d.Sequence), Account: r.topic.account, Subject: subject,
-		Header: r.deadHeader(&m, &d, now), Payload: m.Payload, Topic: r.topic.id, Given: given, Leads: leads,
+		ID: BurialID(r.topic.id, c.ID(), epoch, d.Sequence), Account: r.topic.account, Subject: subject,
+		Header: r.deadHeader(&m, &d, now), Payload: m.Payload, Topic: r.topic.id, Given: given, Again: again, Leads: leads,
 	})
+}
+
+// written returns the messages whose delivery is committed; held tells that there are
+// others, which are proposed now. What is buried is pending in every copy until it is given
+// up there: by that others know that its letter may still be asked for. The caller holds
+// r.mu.
+func (r *reader) written(list []consumer.Dying) (ok []consumer.Dying, held bool) {
+	c := r.topic.data.Consumer(r.name)
+	for _, d := range list {
+		attempts := uint32(0)
+		if c != nil && c.ID() == r.c.ID() && c.Epoch() == r.c.Epoch() {
+			_, attempts, _ = c.PendingAt(d.Sequence)
+		}
+		if attempts > 0 {
+			ok = append(ok, d)
+			continue
+		}
+		held = true
+	}
+	if held {
+		r.e.recorder.add(r, r.e.o.Now())
+	}
+	return ok, held
+}
+
+// Wanted returns those of the ids of burials whose messages consumers of the topic have not
+// given up yet, as far as the replica knows.
+func Wanted(t Topic, ids map[uint64]bool) (wanted []uint64) {
+	for _, name := range t.ConsumerNames() {
+		c := t.Consumer(name)
+		if c == nil || !c.Buries() {
+			continue
+		}
+		c.EachPending(func(seq topics.Sequence) bool {
+			if id := BurialID(t.ID(), c.ID(), c.Epoch(), seq); ids[id] {
+				wanted = append(wanted, id)
+			}
+			return true
+		})
+	}
+	return wanted
 }
 
 // buryGone gives up a message that the topic no longer has.
@@ -186,7 +246,8 @@ func (r *reader) buryGone(c *consumer.Consumer, d consumer.Dying, err error, now
 	return nil
 }
 
-func burialID(t topics.TopicID, c topics.ConsumerID, epoch uint64, seq topics.Sequence) uint64 {
+// BurialID is the number of the dead letter of a message of a consumer in one of its epochs.
+func BurialID(t topics.TopicID, c topics.ConsumerID, epoch uint64, seq topics.Sequence) uint64 {
 	var b [40]byte
 	copy(b[:8], "deadmail")
 	for i, v := range []uint64{uint64(t), uint64(c), epoch, uint64(seq)} {

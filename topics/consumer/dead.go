@@ -27,6 +27,12 @@ type Dying struct {
 // Buries tells whether messages that are given up go to another subject first.
 func (c *Consumer) Buries() bool { return c.rules.buries }
 
+// EachPending calls f with the sequence of each pending message, in order, until it returns
+// false.
+func (c *Consumer) EachPending(f func(seq topics.Sequence) bool) {
+	c.pending.each(func(e *entry) bool { return f(e.seq) })
+}
+
 // Terminate is Term for a consumer that buries. It returns whether the message was
 // pending and not yet dying.
 func (c *Consumer) Terminate(seq topics.Sequence, reason string) bool {

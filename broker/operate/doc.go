@@ -24,7 +24,7 @@
 //
 //   - engine.go, sweep.go: all units of a node, what the state's hooks tell them, and what is left behind
 //   - unit.go, epoch.go: one operator on this node, what comes out of the log
-//   - primary.go, reading.go: reading, running and proposing
+//   - primary.go, reading.go, inputs.go: reading, topics that are gone, running and proposing
 //   - rebuild.go: the state of another replica
 //   - modes.go, passive.go: what recovery modes other than active do
 //   - savepoint.go, mark.go, savepointstore.go, restore.go, shadow.go: states under a name, versions on trial

@@ -100,8 +100,15 @@ func (u *unit) begin(epoch uint64, was *topics.Place) error {
 	case !known:
 		u.note("warn", "epoch %d begins without the state of epoch %d: what has been kept since isn't known any more", epoch, has.Epoch)
 		from = kept{Reader: s, outbox: true}
+	case nodes != nil && s.InFiles() && len(o.RenewedSince(has.Epoch)) == 0: // by hard links, whatever the size
+		if err := s.Retain(epoch, 0, engine.Keeps(nodes)); err != nil {
+			return err
+		}
+		u.epoch = epoch
+		u.note("info", "epoch %d begins", epoch)
+		return u.reopen()
 	default:
-		from = kept{s, nodes, nodes == nil}
+		from = freshened(o, has.Epoch, kept{s, nodes, nodes == nil})
 	}
 	if err := s.Begin(epoch, from, 0); err != nil {
 		return err

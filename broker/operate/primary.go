@@ -177,7 +177,13 @@ func (u *unit) advance(runs bool) (done bool, sleep time.Duration, err error) {
 		}
 		return false, 0, u.trim(sent, 0)
 	}
-	if err := u.gather(cut); err != nil {
+	var gone *goneError
+	switch err := u.gather(cut); {
+	case errors.As(err, &gone) && u.inst.Open() > 0:
+		return true, idle, nil // once what is under way is committed
+	case errors.As(err, &gone):
+		return true, idle, u.fail(gone.Error(), nil)
+	case err != nil:
 		return true, 0, err
 	}
 	now := u.now()

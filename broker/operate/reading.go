@@ -74,13 +74,15 @@ func start(o *catalogue.Operator, input int) topics.Sequence {
 // read reads some messages of an input, and where to go on.
 func (u *unit) read(input int, from topics.Sequence, most, bytes int) ([]topics.Message, topics.Sequence, error) {
 	o, in := u.op.Load(), &u.g.Inputs[input]
-	t, ok := u.e.state.Topic(o.Account, in.Topic)
-	if !ok {
-		return nil, from, fmt.Errorf("topic %s is gone", in.Topic)
+	t, err := u.topic(o.Account, in.Topic)
+	if err != nil {
+		return nil, from, err
+	}
+	if other := t != nil && input < len(o.Inputs) && o.Inputs[input] != t.ID(); t == nil || other {
+		return nil, from, &goneError{in.Name, in.Topic, max(from, 1) - 1, other}
 	}
 	var messages []topics.Message
 	var next topics.Sequence
-	var err error
 	if data := t.Data(); data != nil {
 		messages, next, err = data.Read(topics.NewFilter(in.Subjects), from, most, bytes, nil)
 	} else if u.e.o.Fetch != nil {

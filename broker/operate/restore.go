@@ -81,6 +81,7 @@ func (u *unit) restore(o *catalogue.Operator, epoch uint64) error {
 		from.Reader, err = u.gathered(o, nodes, r, head.Instances, engine.Share{Index: index, Of: len(o.Homes())})
 	}
 	if err == nil {
+		from.Reader = freshened(o, o.From.Epoch, from.Reader)
 		err = st.Begin(epoch, &from, 0)
 	}
 	if err != nil {
@@ -192,6 +193,9 @@ func (s *service) withSavepoint(ctx context.Context, account string, r *Request,
 	if err := sameInputs(was, g); err != nil {
 		return nil, nil, err
 	}
+	if err := s.reachable(account, g, p); err != nil {
+		return nil, nil, err
+	}
 	o.From = &catalogue.Origin{Operator: p.Operator, Savepoint: p.Name, Object: p.Object}
 	if m := s.e.operator(head.ID); old != nil && old.Lost || m == nil || m.Created != head.Created {
 		o.From.Resend = s.sinks(account, g) // nobody else sends it
@@ -254,6 +258,24 @@ func (s *service) restore(ctx context.Context, account string, r *Request) (any,
 		return nil, refuse(400, "say which savepoint it is to go on from")
 	}
 	return s.putSavepoint(ctx, account, r, old)
+}
+
+// reachable tells whether the inputs are, by all that can be seen, those that a savepoint has
+// read: they may be others where the savepoint was taken elsewhere, with the same sequences.
+func (s *service) reachable(account string, g *graph.Graph, p *Savepoint) error {
+	for i := range g.Inputs {
+		t, ok := s.e.state.Topic(account, g.Inputs[i].Topic)
+		if !ok || t.Data() == nil {
+			continue
+		}
+		_, last := t.Data().Bounds()
+		for _, c := range p.Instances {
+			if i < len(c.Ends) && c.Ends[i] > last {
+				return refuse(409, "the savepoint has read input %s up to sequence %d, and topic %s ends at %d: it is another topic than the savepoint's", g.Inputs[i].Name, c.Ends[i], g.Inputs[i].Topic, last)
+			}
+		}
+	}
+	return nil
 }
 
 // sinks returns the topics of a graph's outputs by name.

@@ -83,13 +83,16 @@ func (u *unit) beginShadow(sh *shadow, o *catalogue.Operator) (err error) {
 	if err := os.RemoveAll(u.shadowDir()); err != nil {
 		return err
 	}
+	if err := u.store.Load().Clone(u.shadowDir()); err != nil {
+		return err
+	}
 	if sh.st, err = opstate.Open(u.shadowDir()); err != nil {
 		return err
 	}
-	if err := sh.st.Use(backend(sh.g), opstate.AutoBytes); err != nil {
+	if err := sh.st.Retain(u.epoch, sh.seq, engine.Keeps(o.Shadow.Kept)); err != nil {
 		return err
 	}
-	if err := sh.st.Begin(u.epoch, kept{Reader: u.store.Load(), nodes: o.Shadow.Kept}, sh.seq); err != nil {
+	if err := sh.st.Use(backend(sh.g), opstate.AutoBytes); err != nil {
 		return err
 	}
 	sh.inst, err = engine.Open(sh.g, sh.st, engine.Options{
@@ -166,13 +169,16 @@ func (u *unit) endShadow() {
 	sh := u.shadow
 	u.shadow = nil
 	u.mu.Lock()
-	u.compared, u.trial = nil, nil
+	u.trial = nil
 	u.mu.Unlock()
 	if sh.st != nil {
 		if err := sh.st.Remove(); err != nil {
 			u.note("warn", "the state of a shadow could not be removed: %v", err)
 		}
 	}
+	u.mu.Lock()
+	u.compared = nil
+	u.mu.Unlock()
 }
 
 // follow has the shadow take a committed step's records, and compares.

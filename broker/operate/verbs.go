@@ -84,7 +84,7 @@ func (s *service) plan(ctx context.Context, account string, r *Request, ids map[
 		if !ok {
 			return nil, nil, refuse(404, "input %s: there is no topic %s: an operator reads what is kept; make the topic first (pubsub topic add %s …)", in.Name, in.Topic, in.Topic)
 		}
-		o.Starts = append(o.Starts, s.begins(t, in))
+		o.Starts, o.Inputs = append(o.Starts, s.begins(t, in)), append(o.Inputs, t.ID())
 		if o.Group == 0 {
 			o.Group = t.Group().ID()
 		}
@@ -229,6 +229,12 @@ func (s *service) update(ctx context.Context, account string, r *Request) (any, 
 			return nil, refuse(400, "with recovery %s its state is nowhere but where it runs, which is not enough for recovery %s: update it with reset, and it begins anew", was.Recovery, g.Recovery)
 		}
 		o.Starts, o.From = old.Starts, old.From
+		if fresh := otherTopics(old, o.Inputs); len(fresh) > 0 {
+			if rescales {
+				return nil, refuse(400, "input %s is another topic than before: resume it, or update it with as many partitions as it has, first", g.Inputs[fresh[0]].Name)
+			}
+			o.Renew(fresh)
+		}
 		o.Kept, d.Steps = fits(was, g)
 	}
 	if rescales {
@@ -291,6 +297,9 @@ func (s *service) resume(ctx context.Context, account string, r *Request) (any, 
 				return refuse(409, "there is no record to skip: %s", cmp.Or(o.Error, "it has not failed"))
 			}
 			o.Skip = o.At
+		}
+		if err := s.renew(o); err != nil {
+			return err
 		}
 		o.State, o.Error, o.At = catalogue.Running, "", nil
 		return nil

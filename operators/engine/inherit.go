@@ -203,6 +203,24 @@ func StandingOf(r state.Reader) (s Standing, err error) {
 	return s, err
 }
 
+// Renewed returns the value of a key of an instance's state, with the place in some inputs
+// put back to their beginning. What can't be read is left as it is.
+func Renewed(key, v []byte, inputs []int) []byte {
+	if !bytes.Equal(key, metaInputs) {
+		return v
+	}
+	ends, err := decodeEnds(v)
+	if err != nil {
+		return v // it is told where the state is opened
+	}
+	for _, i := range inputs {
+		if i < len(ends) {
+			ends[i] = 0
+		}
+	}
+	return encodeEnds(ends)
+}
+
 func decodeEnds(b []byte) (ends []topics.Sequence, err error) {
 	for len(b) > 0 {
 		e, n := binary.Uvarint(b)

@@ -3,6 +3,7 @@ package engine
 import (
 	"bytes"
 	"fmt"
+	"slices"
 
 	"github.com/heraldmq/herald/operators/state"
 	"github.com/heraldmq/herald/operators/stream"
@@ -42,6 +43,23 @@ func OfNode(key []byte) (node uint16, own bool) {
 		return uint16(key[10])<<8 | uint16(key[11]), false
 	}
 	return 0, true
+}
+
+// Keeps returns what state.Durable.Retain asks: which keys go on with a graph whose steps at
+// these places keep their state. until is where the keys end that share a key's fate.
+func Keeps(nodes []uint16) func(key []byte) (stays bool, until []byte) {
+	return func(key []byte) (bool, []byte) {
+		node, own := OfNode(key)
+		switch {
+		case own:
+			return Own(key), nil
+		case !slices.Contains(nodes, node):
+			return false, nil
+		case key[0] == spaceState:
+			return true, after(key[:5])
+		}
+		return true, nil
+	}
 }
 
 // Own tells whether a key is one of those that the engine keeps for itself and that go

@@ -232,7 +232,7 @@ func TestPebbleSnapshotsOutliveTheirTree(t *testing.T) {
 		t.Fatal(err)
 	}
 	put("a", "2", 2)
-	if err := p.Checkpoint(filepath.Join(dir, "checkpoint")); err != nil {
+	if err := p.checkpoint(filepath.Join(dir, "checkpoint")); err != nil {
 		t.Fatal(err)
 	}
 	if err := p.Begin(2, NewMemory(), 0); err != nil {

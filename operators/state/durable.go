@@ -211,6 +211,52 @@ func (d *Durable) Begin(epoch uint64, from Reader, seq uint64) error {
 	return d.now().Begin(epoch, from, seq)
 }
 
+// Retain makes the state that of an epoch, with what fate says stays of the state that there
+// is. fate also says up to which key, if any, all keys share its answer. In files it takes
+// no room for what stays, which the new state shares with the old one by hard links, and
+// only what goes is looked at.
+func (d *Durable) Retain(epoch, seq uint64, fate func(key []byte) (stays bool, until []byte)) error {
+	p, is := d.now().(*Pebble)
+	if !is {
+		return d.Begin(epoch, retained{d.now(), fate}, seq)
+	}
+	if c := d.changed.Load(); c != nil {
+		c.forget(seq)
+	}
+	return p.Retain(epoch, seq, fate)
+}
+
+// retained is what stays of a state.
+type retained struct {
+	Reader
+	fate func(key []byte) (stays bool, until []byte)
+}
+
+func (r retained) Scan(from, to []byte, f func(key, v []byte) bool) error {
+	return r.Reader.Scan(from, to, func(key, v []byte) bool {
+		stays, _ := r.fate(key)
+		return !stays || f(key, v)
+	})
+}
+
+// Clone makes a folder that isn't there yet hold the state as it is now, for another
+// Durable. In files it takes no room and hardly any time, by hard links.
+func (d *Durable) Clone(dir string) error {
+	if p, is := d.now().(*Pebble); is {
+		return p.clone(dir)
+	}
+	s, err := d.Snapshot()
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	j, err := OpenJournal(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(j.Begin(d.Epoch(), s, s.Seq()), j.Close())
+}
+
 // Replace implements Store.
 func (d *Durable) Replace(from Reader, seq uint64) error { return d.Begin(d.Epoch(), from, seq) }
 

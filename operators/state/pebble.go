@@ -436,6 +436,11 @@ func (p *Pebble) begin(from Reader, of func() (epoch, seq uint64, err error)) er
 		return err
 	}
 	at, err := t.load(from, of)
+	return p.swap(t, n, at, err)
+}
+
+// swap makes a tree that is complete the folder's, instead of the one there is.
+func (p *Pebble) swap(t *tree, n uint64, at standingAt, err error) error {
 	if err == nil {
 		err = t.db.Flush()
 	}
@@ -502,20 +507,6 @@ func (p *Pebble) Flush() error {
 	defer p.mu.Unlock()
 	if p.t == t {
 		p.flushed = max(p.flushed, seq)
-	}
-	return nil
-}
-
-// Checkpoint makes a folder that holds the state as it is now, of the same files where it
-// can (hard links): it takes little time and room, whatever the size.
-func (p *Pebble) Checkpoint(dir string) error {
-	t, err := p.use()
-	if err != nil {
-		return err
-	}
-	err = errors.Join(t.db.Flush(), t.db.Checkpoint(dir), t.done())
-	if err != nil {
-		return fmt.Errorf("checkpoint an operator's state: %w", err)
 	}
 	return nil
 }

@@ -45,6 +45,10 @@ type Operator struct {
 	IDs map[string]uint16 `json:"ids,omitempty"`
 	// Starts is behind which sequence each input begins to be read.
 	Starts []topics.Sequence `json:"starts,omitempty"`
+	// Inputs are the topics that are read, by their numbers: one that is made anew under its
+	// name is another one. Renewed are the epochs with which other ones were taken.
+	Inputs  []topics.TopicID `json:"inputs,omitempty"`
+	Renewed []Renewed        `json:"renewed,omitempty"`
 	// Laid is the epoch that the layout began with, 0 for the first: each instance has taken
 	// over its state in it, and none begins without.
 	Laid uint64 `json:"laid,omitempty"`
@@ -141,6 +145,35 @@ type Succession struct {
 func (o *Operator) Lives(old *Operator) {
 	o.Group, o.Groups, o.Layout, o.Laid = old.Group, old.Groups, old.Layout, old.Laid
 	o.Revoked, o.Stays, o.Outbox = old.Revoked, old.Stays, old.Outbox
+	o.Renewed = old.Renewed
+}
+
+// Renewed is an epoch with which inputs became other topics: they are read from their
+// beginning.
+type Renewed struct {
+	Epoch  uint64 `json:"epoch"`
+	Inputs []int  `json:"inputs"`
+}
+
+// Renew notes that in the operator's epoch inputs are other topics than before.
+func (o *Operator) Renew(inputs []int) {
+	o.Renewed = append(slices.Clone(o.Renewed[max(0, len(o.Renewed)-keepsMax+1):]), Renewed{o.Epoch, inputs})
+	o.Starts = slices.Clone(o.Starts)
+	for _, i := range inputs {
+		if i < len(o.Starts) {
+			o.Starts[i] = 0
+		}
+	}
+}
+
+// RenewedSince returns the inputs that have become other topics behind an epoch.
+func (o *Operator) RenewedSince(epoch uint64) (inputs []int) {
+	for _, r := range o.Renewed {
+		if r.Epoch > epoch && r.Epoch <= o.Epoch {
+			inputs = append(inputs, r.Inputs...)
+		}
+	}
+	return inputs
 }
 
 // Revoke returns the operator as it is once those that come are called off.

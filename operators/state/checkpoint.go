@@ -1,0 +1,91 @@
+package state
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// A state in files is taken over by another epoch, and by a shadow, as a checkpoint: a tree
+// of the same files where it can (hard links). What differs is written to the new tree only,
+// and the files that both have stay as long as one of them is there.
+
+// checkpoint makes a folder that holds the state as it is now. Nothing is applied meanwhile.
+func (p *Pebble) checkpoint(dir string) error {
+	t, err := p.use()
+	if err != nil {
+		return err
+	}
+	err = errors.Join(t.db.Flush(), t.db.Checkpoint(dir), t.done())
+	if err != nil {
+		return fmt.Errorf("checkpoint an operator's state: %w", err)
+	}
+	return nil
+}
+
+// clone makes a folder for another store.
+func (p *Pebble) clone(dir string) error {
+	if err := makeFolder(p.fs, dir); err != nil {
+		return err
+	}
+	if err := p.checkpoint(p.fs.PathJoin(dir, pointerName+"-0")); err != nil {
+		return err
+	}
+	if err := writePointer(p.fs, dir, 0); err != nil {
+		return fmt.Errorf("checkpoint an operator's state: %w", err)
+	}
+	return nil
+}
+
+// Retain makes the state that of an epoch, as Durable's.
+func (p *Pebble) Retain(epoch, seq uint64, fate func(key []byte) (stays bool, until []byte)) error {
+	p.mu.Lock()
+	n, at := p.n+1, p.at
+	p.mu.Unlock()
+	if err := p.fs.RemoveAll(p.path(n)); err != nil {
+		return fmt.Errorf("begin an operator's state: %w", err)
+	}
+	if err := p.checkpoint(p.path(n)); err != nil {
+		return err
+	}
+	t, err := openTree(p.fs, p.path(n))
+	if err != nil {
+		return err
+	}
+	at.epoch, at.seq = epoch, seq
+	at, err = t.drop(at, fate)
+	return p.swap(t, n, at, err)
+}
+
+// drop removes what doesn't stay, and notes where the tree stands.
+func (t *tree) drop(at standingAt, fate func(key []byte) (stays bool, until []byte)) (standingAt, error) {
+	i, err := t.db.NewIter(&pebble.IterOptions{LowerBound: dataKey(nil), UpperBound: pebbleEnd})
+	if err != nil {
+		return at, err
+	}
+	b := t.db.NewBatch()
+	commit := func() error { return errors.Join(b.Commit(pebble.NoSync), b.Close()) }
+	for ok := i.First(); ok && err == nil; {
+		key := i.Key()[1:]
+		stays, until := fate(key)
+		if stays && until != nil {
+			ok = i.SeekGE(dataKey(until))
+			continue
+		}
+		if !stays {
+			at.keys--
+			at.bytes -= int64(len(key) + len(i.Value()))
+			at.sum -= pairSum(key, i.Value())
+			err = b.Delete(bytes.Clone(i.Key()), nil)
+			if b.Len() > pebbleBatch && err == nil {
+				err = commit()
+				b = t.db.NewBatch()
+			}
+		}
+		ok = i.Next()
+	}
+	err = errors.Join(err, i.Error(), i.Close(), b.Set(pebbleAt, at.append(), nil), commit())
+	return at, err
+}

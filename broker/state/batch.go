@@ -333,7 +333,7 @@ func (q *queue) proposeMaybeLocked() {
 		return
 	}
 	b := q.open
-	if q.inFlight == 0 && !q.closed && !b.urgent && len(b.buf) < q.cap && q.pace.holds(len(b.waits)) {
+	if q.inFlight == 0 && !q.closed && !b.urgent && len(b.buf) < q.cap/holdPart && q.pace.holds(len(b.waits)) {
 		return
 	}
 	if n := len(q.free); n > 0 {

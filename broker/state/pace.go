@@ -25,6 +25,10 @@ type pace struct {
 const (
 	holdMax   = time.Millisecond // however long a batch was under way
 	missesMax = 6
+
+	// holdPart is which part of a batch's cap is enough for it not to be held back: what an
+	// entry costs, whatever is in it, is little for so many, and waiting costs as much.
+	holdPart = 4
 )
 
 // returned takes note that a batch came back, in which some waited for a PubAck

@@ -2,8 +2,8 @@
 // the pid and ports files, exit codes. Main is the whole of cmd/brokerd.
 //
 // Signals: INT and TERM stop the broker (exit 0), USR1 reopens the log file,
-// USR2 is lame duck mode, HUP reads the configuration again, QUIT is Go's stack
-// dump. A log that can't go on ends the process at once with a line [FTL] and
+// USR2 is lame duck mode, which TERM doesn't cut short, HUP reads the configuration
+// again, QUIT is Go's stack dump. A log that can't go on ends the process at once with a line [FTL] and
 // exit code 1; a mistake in flags or configuration is exit code 2 under the name
 // brokerd and 1 under nats-server.
 package daemon
@@ -18,6 +18,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -113,6 +114,7 @@ type process struct {
 
 	functions map[string]steps.Factory
 	lame      sync.Once
+	leaving   atomic.Bool // lame duck mode has begun
 	wg        sync.WaitGroup
 }
 
@@ -228,6 +230,7 @@ func (p *process) handle(ctx context.Context, stop context.CancelFunc, s os.Sign
 		p.log.Info("File log re-opened")
 	case syscall.SIGUSR2:
 		p.lame.Do(func() {
+			p.leaving.Store(true)
 			p.wg.Go(func() {
 				p.broker.LameDuck(ctx)
 				stop()
@@ -236,6 +239,12 @@ func (p *process) handle(ctx context.Context, stop context.CancelFunc, s os.Sign
 	case syscall.SIGHUP:
 		p.reload()
 	default:
+		if s == syscall.SIGTERM && p.leaving.Load() {
+			// Kubernetes and service managers send it behind a request to leave; cutting that
+			// short would make it worthless. INT still does.
+			p.log.Info("Already leaving in lame duck mode, which ends by itself; interrupt to stop at once")
+			return
+		}
 		p.log.Info("Initiating Shutdown...", "signal", s.String())
 		stop()
 	}

@@ -364,6 +364,33 @@ func TestLameDuckSignal(t *testing.T) {
 	}
 }
 
+// What stops containers sends TERM behind a request to leave.
+func TestTermDoesNotCutLameDuckShort(t *testing.T) {
+	for last, says := range map[syscall.Signal]string{syscall.SIGTERM: "Already leaving in lame duck mode", syscall.SIGINT: "Initiating Shutdown"} {
+		conf := write(t, filepath.Join(t.TempDir(), "l.conf"), "port: -1\nlame_duck_duration: 1500ms\nlame_duck_grace_period: 10ms\n")
+		d := launch(t, program(t, "brokerd"), "-c", conf)
+		told := make(chan struct{})
+		nc, err := nats.Connect(d.url(), nats.NoReconnect(), nats.LameDuckModeHandler(func(*nats.Conn) { close(told) }))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer nc.Close()
+		d.signal(syscall.SIGUSR2)
+		select {
+		case <-told:
+		case <-time.After(patience):
+			t.Fatal("the client was not told")
+		}
+		d.signal(last)
+		if code := d.exit(); code != 0 || !strings.Contains(d.text(), says) {
+			t.Errorf("%v: exit code %d\n%s", last, code, d.text())
+		}
+		if last == syscall.SIGTERM && strings.Contains(d.text(), "Initiating Shutdown") {
+			t.Errorf("TERM cut it short:\n%s", d.text())
+		}
+	}
+}
+
 func TestQuitDumpsStacks(t *testing.T) {
 	d := launch(t, program(t, "brokerd"), "-p", "-1")
 	d.signal(syscall.SIGQUIT)

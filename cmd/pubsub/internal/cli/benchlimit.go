@@ -14,7 +14,6 @@ import (
 	"strings"
 	"time"
 
-
 	"github.com/heraldmq/herald/client"
 )
 
@@ -34,8 +33,8 @@ type facts struct {
 	machine         float64 // that everything on this machine did
 	broker          float64 // the busiest broker's, with --monitor
 	brokerCores     float64
-	sync            float64 // share of the time in which the busiest log was syncing
-	syncs           float64 // of it, a second
+	sync            float64       // share of the time in which the busiest log was syncing
+	syncs           float64       // of it, a second
 	rtt             time.Duration // with nothing to do
 	lone            time.Duration // until one durable message alone is stored
 	p50             time.Duration
@@ -238,4 +237,3 @@ func machineTime() time.Duration {
 	}
 	return time.Duration(ticks) * (time.Second / 100) // USER_HZ, 100 on all that Linux runs on
 }
-

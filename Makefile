@@ -6,10 +6,10 @@ TOOLS := $(CURDIR)/.tools
 # Folder of the nats.go conformance runner (see docs/conformance.md).
 CONFORMANCE ?= ../shared/conformance
 
-.PHONY: help build test race check fmt vet lint fuzz bench conformance crash soak chaos demo cluster clean
+.PHONY: help build test race check fmt vet lint fuzz bench bench-cluster conformance crash soak soak-cluster chaos demo cluster clean
 
 help: ## list the targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
 
 build: ## build brokerd and pubsub into this folder
 	$(GO) build -trimpath -o brokerd ./cmd/brokerd
@@ -18,8 +18,10 @@ build: ## build brokerd and pubsub into this folder
 test: ## all tests, as in the README
 	$(GO) test ./...
 
-race: ## tests of the concurrent rooms under the race detector
-	$(GO) test -race -short ./topics/... ./replication/... ./broker/... ./client/...
+# The packages with goroutines, locks or atomics of their own.
+race: ## tests of the concurrent packages under the race detector, short
+	$(GO) test -race -short $$(git grep -lE '\.Go\(|^[[:space:]]+go |sync\.(RW)?Mutex|atomic\.' -- topics replication operators broker client \
+	  | grep -v '_test\.go$$' | grep '\.go$$' | xargs -n1 dirname | sort -u | sed 's|^|./|')
 
 check: fmt vet lint test ## everything CI runs but the race detector
 
@@ -44,6 +46,9 @@ fuzz: ## every fuzz target for FUZZTIME (30s) each
 bench: ## compare with nats-server in one run, into docs/benchmarks.md (about 20 minutes)
 	$(GO) run ./tests/bench
 
+bench-cluster: ## of these only what three nodes do, to standard output (about 10 minutes)
+	$(GO) run ./tests/bench -nodes 3 -out -
+
 conformance: build ## nats.go's own suites against brokerd (about 15 minutes)
 	$(CONFORMANCE)/run.sh ./brokerd
 
@@ -52,6 +57,9 @@ crash: ## long form of the kill -9 and power cut tests
 
 soak: ## everything at once, disturbed, for 10 minutes (HERALD_SOAK for another time)
 	HERALD_LONG=1 $(GO) test -count=1 -v -timeout 60m ./tests/soak/...
+
+soak-cluster: ## random faults against three nodes for an hour, checked to the message
+	HERALD_LONG=1 $(GO) test -count=1 -v -timeout 2h ./tests/chaos -run '^Test27Soak$$'
 
 chaos: ## every fault of docs/reliability.md against real clusters, in full (hours); TARGET=nats-server for the other
 	HERALD_LONG=1 $(GO) test -count=1 -v -timeout 12h ./tests/chaos -target $${TARGET:-brokerd}

@@ -89,7 +89,7 @@ func (w *world) read(stream, from string) *reading {
 	for range 48 {
 		readers.Go(func() {
 			for seq := range next {
-				f, notFound, err := get(nc, stream, seq, 5*time.Second)
+				f, notFound, err := get(nc, stream, seq, 30*time.Second)
 				mu.Lock()
 				switch {
 				case notFound:
@@ -296,6 +296,9 @@ func (w *world) compare(a, b *reading) {
 		w.broken("divergence", "%s has sequences %d to %d, %s has %d to %d", a.from, a.first, a.last, b.from, b.first, b.last)
 	}
 	for seq := max(a.first, b.first, 1); seq <= min(a.last, b.last); seq++ {
+		if a.unreadable[seq] != nil || b.unreadable[seq] != nil {
+			continue // that is reported, and says nothing of the others
+		}
 		x, inA := a.msgs[seq]
 		y, inB := b.msgs[seq]
 		if inA != inB || x != y {

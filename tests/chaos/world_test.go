@@ -36,12 +36,6 @@ const (
 	natsModule = "github.com/nats-io/nats-server/v2@v2.15.2"
 )
 
-// More checks run at once than there are processors, unless -parallel says how many.
-func TestMain(m *testing.M) {
-	_ = flag.Set("test.parallel", "3") // a flag that testing has, and a number
-	os.Exit(m.Run())
-}
-
 // long tells whether the full form of a check was asked for.
 func long() bool { return os.Getenv("HERALD_LONG") != "" }
 

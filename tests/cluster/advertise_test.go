@@ -93,11 +93,17 @@ func (w *world) advRaw(nc *nats.Conn, verb, body string) []byte {
 // put advertises, and fails unless that is done.
 func (w *world) put(nc *nats.Conn, body string) map[string]any {
 	w.t.Helper()
-	v := w.adv(nc, "PUT", body)
-	if v["error"] != nil {
-		w.t.Fatalf("put %s: %v", body, v["error"])
+	for end := time.Now().Add(patience); ; {
+		v := w.adv(nc, "PUT", body)
+		e, failed := v["error"].(map[string]any)
+		switch {
+		case !failed:
+			return v
+		case e["err_code"] == 20013.0 && time.Now().Before(end): // the outcome is not known: asked for again, it is the same
+		default:
+			w.t.Fatalf("put %s: %v", body, e)
+		}
 	}
-	return v
 }
 
 // event is what a subscription or a watch is told.

@@ -189,7 +189,7 @@ func TestRollingRestart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := w.publish("S", 4, 2*time.Second)
+	l := w.publish("S", 4, 10*time.Second) // that every try is answered is the point, not when
 	w.reached(l, 100)
 	for _, n := range w.Nodes {
 		t.Logf("%s stops %s (%s)", time.Now().Format("05.000"), n.Name, n.URL())

@@ -65,15 +65,20 @@ func TestCaughtUp(t *testing.T) {
 	if up, err := live.CaughtUp(t.Context()); up || err != nil {
 		t.Errorf("a live one: %t, %v", up, err)
 	}
-	for name, options := range map[string][]client.SubscribeOption{
-		"private": {client.From(client.First())}, "named": {client.Durable("named")},
+	for _, way := range []struct {
+		name    string
+		options []client.SubscribeOption
+	}{ // in this order: the second stores more
+		{"private", []client.SubscribeOption{client.From(client.First())}},
+		{"named", []client.SubscribeOption{client.Durable("named")}},
 	} {
+		name := way.name
 		held, release := make(chan int, 10), make(chan struct{})
 		s, err := c.Subscribe("orders.>", func(m *client.Message) error {
 			held <- int(m.Stored.Sequence)
 			<-release
 			return nil
-		}, append(options, client.Where("n < 2 || n == 7"))...)
+		}, append(way.options, client.Where("n < 2 || n == 7"))...)
 		if err != nil {
 			t.Fatal(err)
 		}

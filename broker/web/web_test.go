@@ -253,7 +253,7 @@ func TestOffUnlessEnabled(t *testing.T) {
 			t.Errorf("%s: %s", path, resp.Status)
 		}
 	}
-	if resp, _ := r.ask("POST", "/publish/a", "x", nil); resp.StatusCode != 405 {
+	if resp, _ := r.ask("POST", "/publish/a", "x", nil); resp.StatusCode != 404 {
 		t.Errorf("POST: %s", resp.Status)
 	}
 }

@@ -3,6 +3,7 @@ package operators_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -253,6 +254,37 @@ outputs: [{topic: WINDOW}]
 	}
 }
 
+// Test21 deletes the input of an operator that runs, and makes it anew: the operator stops
+// with its reason, and goes on with the new one from its beginning.
+func Test21AnInputThatIsDeleted(t *testing.T) {
+	w := begin(t)
+	w.topic("IN")
+	w.deploy("COUNT", counter)
+	w.some(200)
+	w.eventually("the results", func() (bool, string) {
+		n, err := w.messages("COUNT")
+		return n == 200, fmt.Sprint(n, ", ", err)
+	})
+	first := events(t, w.read("IN", 200))
+	w.eventually("the input to be deleted", func() (bool, string) {
+		err := within(10*time.Second, func(ctx context.Context) error { return w.js.DeleteStream(ctx, "IN") })
+		return err == nil || errors.Is(err, jetstream.ErrStreamNotFound), fmt.Sprint(err)
+	})
+	w.topic("IN")
+	w.some(100)
+	w.eventually("the operator to stop", func() (bool, string) {
+		i, err := w.info("COUNT")
+		return err == nil && i.Operator.State == "failed" && strings.Contains(i.Operator.Error, "topic IN was deleted"), fmt.Sprintf("%v %+v", err, i.Operator)
+	})
+	w.primary("COUNT").Kill()
+	w.eventually("it to be resumed", func() (bool, string) {
+		err := w.ask("RESUME", client.OperatorRequest{Name: "COUNT"})
+		return err == nil, fmt.Sprint(err)
+	})
+	all := append(first, events(t, w.read("IN", 100))...)
+	w.same("COUNT and what was computed of both topics", batchCount(all), payloads(w.read("COUNT", len(all))), false)
+}
+
 // Test22 changes the number of instances while records come and primaries are killed.
 func Test22RescalingLosesNothing(t *testing.T) {
 	w := begin(t)
@@ -262,10 +294,7 @@ func Test22RescalingLosesNothing(t *testing.T) {
 	for _, n := range pick([]int{7, 2}, []int{7, 2, 3, 7, 2, 3, 7, 2, 3, 7, 2, 3, 7, 2, 1, 3}) {
 		<-time.After(time.Second)
 		w.eventually("rescaling to be taken", func() (bool, string) {
-			err := within(10*time.Second, func(ctx context.Context) error {
-				var to client.OperatorChange
-				return w.c.Operators(ctx, "RESCALE", client.OperatorRequest{Name: "COUNT", Partitions: n}, &to)
-			})
+			err := w.rescale(n)
 			return err == nil, fmt.Sprint(err)
 		})
 		if w.rng.IntN(2) == 0 {
@@ -278,7 +307,68 @@ func Test22RescalingLosesNothing(t *testing.T) {
 		})
 	}
 	stop()
-	// Instances interleave their keys: each key's results are in order.
+	w.eachInOrder()
+}
+
+// Test22 kills processes in the middle of a rescaling: at a moment after it was taken, the
+// primary of an instance, or whoever leads the catalogue, and sometimes calls it off.
+func Test22KilledWhileInstancesAreReplaced(t *testing.T) {
+	w := begin(t)
+	w.inputs()
+	w.deploy("COUNT", strings.Replace(counter, "[{topic: IN}]", "[{topic: IN}]\npartitions: 3", 1))
+	stop := w.load()
+	inMiddle, revoked := 0, 0
+	for range pick(4, 40) {
+		n := 1 + w.rng.IntN(8)
+		w.eventually("rescaling to be taken", func() (bool, string) {
+			err := w.rescale(n)
+			return err == nil, fmt.Sprint(err)
+		})
+		<-time.After(time.Duration(w.rng.IntN(60)) * time.Millisecond)
+		victim := w.Nodes[w.rng.IntN(len(w.Nodes))]
+		if i, err := w.info("COUNT"); err == nil && i.Operator.Next != nil {
+			inMiddle++
+		}
+		victim.Kill()
+		if w.rng.IntN(4) == 0 {
+			w.eventually("it to be called off, or over", func() (bool, string) {
+				err := w.ask("CANCEL", client.OperatorRequest{Name: "COUNT"})
+				if err == nil {
+					revoked++
+				}
+				return err == nil || strings.Contains(err.Error(), "nothing is under way"), fmt.Sprint(err)
+			})
+		}
+		<-time.After(time.Duration(w.rng.IntN(500)) * time.Millisecond)
+		if err := victim.Start(); err != nil {
+			t.Fatal(err)
+		}
+		w.eventually("nothing to be under way", func() (bool, string) {
+			i, err := w.info("COUNT")
+			return err == nil && i.Operator.Next == nil && i.Operator.State == "running", fmt.Sprintf("%v %+v", err, i.Operator)
+		})
+	}
+	stop()
+	w.eachInOrder()
+	t.Logf("%d kills while instances were being replaced, %d times called off", inMiddle, revoked)
+}
+
+func (w *world) ask(verb string, r client.OperatorRequest) error {
+	return within(10*time.Second, func(ctx context.Context) error {
+		var to client.OperatorChange
+		return w.c.Operators(ctx, verb, r, &to)
+	})
+}
+
+func (w *world) rescale(n int) error {
+	return w.ask("RESCALE", client.OperatorRequest{Name: "COUNT", Partitions: n})
+}
+
+// eachInOrder holds the counter's results against all records: instances interleave their
+// keys, and each key's results are in order.
+func (w *world) eachInOrder() {
+	w.t.Helper()
+	t := w.t
 	all := events(t, w.read("IN", w.sent["IN"]))
 	got := w.read("COUNT", len(all))
 	w.same("COUNT and what was computed from all events at once", batchCount(all), payloads(got), true)

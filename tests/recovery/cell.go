@@ -38,6 +38,17 @@ outputs:
   - {topic: HELD, from: held}
 `
 
+// padding is how many bytes of state a ballast record leaves, about.
+func (o options) padding(size int) int {
+	switch {
+	case o.value > 0:
+		return max(o.value, 200)
+	case size > 64:
+		return 16_000
+	}
+	return 1000
+}
+
 // lean is the operator without the ballast's windows.
 func lean(spec string) string {
 	head, _, _ := strings.Cut(spec, "  - {name: ballast")
@@ -47,7 +58,6 @@ func lean(spec string) string {
 const (
 	patience = time.Minute
 	keys     = 5
-	padding  = 1000 // bytes of state a ballast record leaves, about
 )
 
 // start is the event time of the first record, and of the ballast.
@@ -85,6 +95,7 @@ func measure(o options, m mode, size int) (r result, err error) {
 	t := &harness.Program{Say: o.log}
 	defer t.End()
 	defer harness.Recover(&err)
+	o.value = o.padding(size)
 	c := &cell{Cluster: harness.NewCluster(t, harness.ClusterOptions{}), o: o, stopped: make(chan struct{})}
 	if err := c.Start(); err != nil {
 		return r, err
@@ -98,6 +109,10 @@ func measure(o options, m mode, size int) (r result, err error) {
 		}
 	}
 	spec := fmt.Sprintf(text, m.spec)
+	if o.class == "deterministic" {
+		spec = strings.Replace(spec, "  - window: {tumble: 1d}\n", "", 1)
+		spec = strings.Replace(spec, "aggregate: {pad: last(pad)}}", `aggregate: {pad: last(pad)}, having: 'pad == ""'}`, 1)
+	}
 	if size == 0 {
 		spec = lean(spec)
 	}
@@ -105,7 +120,7 @@ func measure(o options, m mode, size int) (r result, err error) {
 		return r, err
 	}
 	t.Logf("%s, %d MiB: filling the state", m.name, size)
-	if err := c.ballast(size << 20 / padding); err != nil {
+	if err := c.ballast(size << 20 / o.padding(size)); err != nil {
 		return r, err
 	}
 	var once sync.Once

@@ -28,6 +28,8 @@ import (
 type options struct {
 	kills int
 	rate  int // records a second
+	value int // bytes of a key's state
+	class string
 	log   bool
 }
 
@@ -47,6 +49,8 @@ func main() {
 	var o options
 	flag.IntVar(&o.kills, "kills", 3, "how often the primary is killed, in each cell")
 	flag.IntVar(&o.rate, "rate", 1000, "records per second")
+	flag.IntVar(&o.value, "value", 0, "bytes of state that a key holds; 0: 1000 up to 64 MiB of state, 16000 above")
+	flag.StringVar(&o.class, "class", "convergent", "convergent (windows by event time) or deterministic (running aggregates)")
 	flag.BoolVar(&o.log, "log", false, "say what is being done")
 	only := flag.String("modes", "", "names with commas between them; default: all")
 	sizes := flag.String("sizes", "1,16,128", "of the state, in MiB, with commas between them")
@@ -59,8 +63,14 @@ func main() {
 
 func run(o options, only, sizes string) error {
 	names := strings.Split(only, ",")
-	fmt.Printf("%s, load average %s. %d records/s, %d kills a cell, three processes; times in ms, median and worst.\n\n",
-		time.Now().UTC().Format("2006-01-02 15:04"), load(), o.rate, o.kills)
+	if o.class != "convergent" && o.class != "deterministic" {
+		return fmt.Errorf("there is no class %q: convergent or deterministic", o.class)
+	}
+	if o.value < 0 || o.value > 256<<10 || o.rate < 1 || o.kills < 1 {
+		return fmt.Errorf("-value is up to 262144, -rate and -kills at least 1")
+	}
+	fmt.Printf("%s, load average %s. %d records/s, %s, %d kills a cell, three processes; times in ms, median and worst.\n\n",
+		time.Now().UTC().Format("2006-01-02 15:04"), load(), o.rate, o.class, o.kills)
 	fmt.Println("| recovery | state, MiB | silence | elect | apply | first result | log and checkpoint bytes per byte read | processor, µs per record | results |")
 	fmt.Println("|---|---:|---:|---:|---:|---:|---:|---:|---|")
 	faults := 0
@@ -72,6 +82,9 @@ func run(o options, only, sizes string) error {
 		for _, m := range modes {
 			if only != "" && !slices.Contains(names, m.name) {
 				continue
+			}
+			if o.class == "deterministic" && (m.name == "upstream" || m.name == "amnesia") {
+				continue // refused for it
 			}
 			r, err := measure(o, m, size)
 			if err != nil {

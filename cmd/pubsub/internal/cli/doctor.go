@@ -50,7 +50,7 @@ func (a *app) doctorCommand() *cobra.Command {
 		Use: "doctor", Short: "Check a broker and this machine, and say what to do", Args: args(0, 0, ""),
 		Long: `Check the connection, the clocks of the nodes, their versions, the quorum of the
 cluster, how long a durable message takes (with a topic that is made for it and deleted
-again; not with --no-write), and the limit of open files. --dir measures the fsync of a
+again; not with --no-write), operators that have failed, and the limit of open files. --dir measures the fsync of a
 directory of this machine, such as the broker's store_dir. The exit code is 7 when a
 check fails; a warning leaves it 0.`,
 		Example: "  pubsub doctor\n  pubsub doctor --dir /var/lib/herald -o json",
@@ -105,7 +105,7 @@ func (a *app) examine(ctx context.Context, c *client.Client) []finding {
 	} else {
 		list = append(list, examineClocks(nodes, asked), examineVersions(nodes))
 	}
-	return append(list, examineQuorum(ctx, c))
+	return append(list, examineQuorum(ctx, c), examineOperators(ctx, c))
 }
 
 // examineClocks compares the nodes' clocks with this machine's. An answer was written

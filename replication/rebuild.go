@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"github.com/hashicorp/raft"
+	"github.com/heraldmq/herald/replication/disk"
 	"github.com/heraldmq/herald/replication/stable"
 	"github.com/heraldmq/herald/topics"
 )
@@ -156,7 +157,11 @@ func (g *Group) catchUp(sm StateMachine, metas []*raft.SnapshotMeta, applied, fi
 		if m.Index <= applied {
 			break
 		}
-		if err := g.restore(sm, m.ID); err != nil {
+		err := g.restore(sm, m.ID)
+		if disk.IsNewer(err) {
+			return 0, fmt.Errorf("restore snapshot %s: %w", m.ID, err)
+		}
+		if err != nil {
 			cause = errors.Join(cause, err)
 			g.node.cfg.Log.Warn("a snapshot could not be restored", "group", g.id, "index", m.Index, "error", err)
 			continue

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/heraldmq/herald/replication"
+	"github.com/heraldmq/herald/replication/disk"
 	"github.com/heraldmq/herald/replication/stable"
 	"github.com/heraldmq/herald/topics"
 	"github.com/heraldmq/herald/topics/catalogue"
@@ -85,6 +86,10 @@ func (c *cluster) adopt(ctx context.Context, g *Group, entry *catalogue.Group) {
 	}
 	s := c.s
 	err := s.adopt(g, !entry.Founded && entry.Nodes[0] == c.me)
+	if disk.IsNewer(err) { // neither damage nor something that others may fill again
+		s.fail(err)
+		return
+	}
 	if err != nil {
 		if err = c.reset(ctx, g.id, err); err == nil {
 			c.wake()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/heraldmq/herald/replication"
+	"github.com/heraldmq/herald/replication/disk"
 	"github.com/heraldmq/herald/replication/peer"
 	"github.com/heraldmq/herald/topics"
 	"github.com/heraldmq/herald/topics/catalogue"
@@ -169,6 +170,10 @@ func (c *cluster) begin(ctx context.Context) bool {
 	}
 	c.expected.Store(int64(expected))
 	meta, err := s.node.StartGroup(topics.CatalogueGroup, s.catalogue, replication.StartOptions{Found: found})
+	if disk.IsNewer(err) {
+		s.fail(err)
+		return false
+	}
 	if err != nil {
 		err = c.reset(ctx, topics.CatalogueGroup, err)
 		if err != nil && ctx.Err() == nil {

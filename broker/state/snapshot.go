@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/heraldmq/herald/replication"
+	"github.com/heraldmq/herald/replication/disk"
 	"github.com/heraldmq/herald/topics"
 	"github.com/heraldmq/herald/topics/consumer"
 	"github.com/heraldmq/herald/topics/store"
@@ -29,6 +30,9 @@ func (m *dataMachine) parseSnapshot(r io.Reader) (snapshotManifest, error) {
 	var s snapshotManifest
 	if err := json.NewDecoder(r).Decode(&s); err != nil {
 		return s, fmt.Errorf("read the snapshot of group %d: %w", m.id, err)
+	}
+	if s.Format > snapshotFormat {
+		return s, &disk.NewerError{File: fmt.Sprintf("the snapshot of group %d", m.id), Version: uint32(s.Format), Reads: snapshotFormat}
 	}
 	if s.Format < 1 || s.Format > snapshotFormat || s.Group != m.id {
 		return s, fmt.Errorf("read the snapshot of group %d: it is of format %d for group %d", m.id, s.Format, s.Group)

@@ -48,6 +48,17 @@ func (e *NewerError) Error() string {
 		e.File, e.Version, e.Reads)
 }
 
+// NewerFormat is the version that the file is of. Other packages' errors of this kind
+// have it too, see IsNewer.
+func (e *NewerError) NewerFormat() uint32 { return e.Version }
+
+// IsNewer tells whether an error is a *NewerError or one of another package that says the
+// same, by having its method NewerFormat.
+func IsNewer(err error) bool {
+	var newer interface{ NewerFormat() uint32 }
+	return errors.As(err, &newer)
+}
+
 // File is an open file. ReadAt and WriteAt may be called at once, by any number
 // of goroutines, on ranges that don't overlap.
 type File interface {

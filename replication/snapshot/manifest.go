@@ -9,6 +9,7 @@ import (
 	"path"
 	"strings"
 
+	"github.com/heraldmq/herald/replication/disk"
 	"github.com/heraldmq/herald/topics"
 )
 
@@ -54,6 +55,9 @@ func DecodeManifest(b []byte) (*Manifest, error) {
 	m := &Manifest{}
 	if err := json.Unmarshal(b[:at], m); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrBadManifest, err)
+	}
+	if m.Format > ManifestFormat {
+		return nil, &disk.NewerError{File: "a manifest of a replica's files", Version: uint32(m.Format), Reads: ManifestFormat}
 	}
 	if m.Format != ManifestFormat {
 		return nil, fmt.Errorf("%w: format %d, this program reads %d", ErrBadManifest, m.Format, ManifestFormat)

@@ -1,7 +1,10 @@
 package snapshot
 
 import (
+	"bytes"
+	"encoding/binary"
 	"errors"
+	"hash/crc32"
 	"io"
 	"log/slog"
 	"math/rand/v2"
@@ -140,5 +143,45 @@ func TestPowerCuts(t *testing.T) {
 		asked++
 		take(t, s, asked, strings.Repeat("body", 400))
 		acked = asked
+	}
+}
+
+// A snapshot of a later version is neither read nor taken for damage, and is not gone back
+// behind; a flipped bit of the version is damage.
+func TestASnapshotOfANewerVersionIsLeftAlone(t *testing.T) {
+	d := fault.NewDisk()
+	s := mustOpen(t, d)
+	for i := range uint64(2) {
+		take(t, s, 10+i, "state")
+	}
+	names, err := d.List(testDir)
+	if err != nil || len(names) != 2 {
+		t.Fatalf("%v, %v", names, err)
+	}
+	name := filepath.Join(testDir, names[1])
+	asOf := func(b []byte, sum bool) {
+		n := binary.LittleEndian.Uint32(b[8:])
+		binary.LittleEndian.PutUint32(b[4:], version+1)
+		if sum {
+			binary.LittleEndian.PutUint32(b[12:], crc32.Update(crc32.Checksum(b[:12], castagnoli), castagnoli, b[headerSize:headerSize+n]))
+		}
+	}
+	later := d.Kill()
+	asOf(later.Bytes(name), true)
+	before := bytes.Clone(later.Bytes(name))
+	_, err = mustOpen(t, later).List()
+	var newer *disk.NewerError
+	var damage *disk.CorruptError
+	if !errors.As(err, &newer) || errors.As(err, &damage) || newer.File != name || newer.Version != version+1 {
+		t.Errorf("listed with %v", err)
+	}
+	if !bytes.Equal(later.Bytes(name), before) {
+		t.Error("it was changed")
+	}
+	flipped := d.Kill()
+	asOf(flipped.Bytes(name), false)
+	metas, err := mustOpen(t, flipped).List()
+	if err != nil || len(metas) != 1 || metas[0].Index != 10 {
+		t.Errorf("with a damaged version %d snapshots can be read, %v", len(metas), err)
 	}
 }

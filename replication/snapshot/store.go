@@ -7,6 +7,10 @@
 //	body    what the state machine wrote
 //	footer  body length u64, body crc u32, magic "PNSH", footer crc u32
 //
+// The meta crc is of the meta; of every version after 1 it is of the header's first twelve
+// bytes and the meta, whatever comes after them: so a program before it can tell that the
+// version is newer, and not damaged.
+//
 // A snapshot is written under the name <id>.tmp, synced, and renamed. When the
 // newest can't be read the one before counts, if it can be read: the log is kept
 // from there on.
@@ -112,7 +116,8 @@ func Open(o Options) (*Store, error) {
 }
 
 // List returns the readable snapshots, newest first. When there are some, but
-// none is readable, it returns a *disk.CorruptError: that is not an empty node.
+// none is readable, it returns a *disk.CorruptError: that is not an empty node. When one is
+// of a newer version it returns a *disk.NewerError.
 func (s *Store) List() ([]*raft.SnapshotMeta, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,6 +129,9 @@ func (s *Store) List() ([]*raft.SnapshotMeta, error) {
 	var damage error
 	for _, name := range names {
 		m, f, err := s.read(name)
+		if disk.IsNewer(err) {
+			return nil, err // also when one before could be read: it is not to be gone back to
+		}
 		if err != nil {
 			damage = err
 			s.opt.Log.Warn("a snapshot is not readable", "error", err)
@@ -236,6 +244,9 @@ func readFile(f disk.File, name string) (m meta, b *body, err error) {
 		return m, nil, damaged(0, fmt.Sprintf("no snapshot header (%v)", err))
 	}
 	if v := le.Uint32(head[4:]); v != version {
+		if v > version && isNewer(f, head, size) {
+			return m, nil, &disk.NewerError{File: name, Version: v, Reads: version}
+		}
 		return m, nil, damaged(4, fmt.Sprintf("snapshot version %d, this program reads %d", v, version))
 	}
 	metaLen := int64(le.Uint32(head[8:]))
@@ -269,6 +280,20 @@ func readFile(f disk.File, name string) (m meta, b *body, err error) {
 		return m, nil, damaged(start, "the body's checksum is wrong")
 	}
 	return m, &body{SectionReader: io.NewSectionReader(f, start, length), file: f, taken: m.Taken}, nil
+}
+
+// isNewer tells whether a header of another version is what a later program wrote.
+func isNewer(f disk.File, head []byte, size int64) bool {
+	le := binary.LittleEndian
+	n := int64(le.Uint32(head[8:]))
+	if n > metaMax || headerSize+n > size {
+		return false
+	}
+	js := make([]byte, n)
+	if got, err := f.ReadAt(js, headerSize); got < len(js) && err != nil {
+		return false
+	}
+	return crc32.Update(crc32.Checksum(head[:12], castagnoli), castagnoli, js) == le.Uint32(head[12:])
 }
 
 // Create begins a snapshot. It counts from the sink's Close on.

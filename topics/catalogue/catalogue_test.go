@@ -321,7 +321,8 @@ func TestADamagedSnapshotIsRefused(t *testing.T) {
 		damaged := bytes.Clone(b)
 		damaged[i] ^= 0x10
 		var corrupt *CorruptError
-		if err := New().UnmarshalBinary(damaged); !errors.As(err, &corrupt) {
+		var newer *NewerError // the version has no checksum here; what the snapshot is kept in has
+		if err := New().UnmarshalBinary(damaged); !errors.As(err, &corrupt) && (i != len(snapshotMagic) || !errors.As(err, &newer)) {
 			t.Fatalf("byte %d changed: %v", i, err)
 		}
 		if err := New().UnmarshalBinary(b[:i]); !errors.As(err, &corrupt) {

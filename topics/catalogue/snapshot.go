@@ -198,6 +198,18 @@ type CorruptError struct{ Why string }
 
 func (e *CorruptError) Error() string { return "catalogue snapshot is damaged: " + e.Why }
 
+// NewerError tells that a snapshot of the catalogue is of a version that only a newer
+// program knows: it is not damaged, and must be left as it is.
+type NewerError struct{ Version, Reads uint32 }
+
+func (e *NewerError) Error() string {
+	return fmt.Sprintf("the catalogue's snapshot was written by a newer version of the program: it is of version %d, and this one reads up to %d; nothing was changed, start the newer version again",
+		e.Version, e.Reads)
+}
+
+// NewerFormat is the version that the snapshot is of.
+func (e *NewerError) NewerFormat() uint32 { return e.Version }
+
 // UnmarshalBinary replaces the catalogue by a snapshot's. After an error the
 // catalogue is as it was.
 func (c *Catalogue) UnmarshalBinary(b []byte) error {
@@ -205,14 +217,18 @@ func (c *Catalogue) UnmarshalBinary(b []byte) error {
 		return &CorruptError{"no header"}
 	}
 	rest := b[len(snapshotMagic):]
+	n, sum, body := binary.LittleEndian.Uint64(rest[1:]), binary.LittleEndian.Uint32(rest[9:]), rest[13:]
+	whole := n == uint64(len(body)) && crc32.Checksum(body, castagnoli) == sum
+	if rest[0] > snapshotOperators && whole {
+		return &NewerError{Version: uint32(rest[0]), Reads: snapshotOperators}
+	}
 	if rest[0] < snapshotVersion || rest[0] > snapshotOperators {
 		return &CorruptError{fmt.Sprintf("version %d, this program reads %d to %d", rest[0], snapshotVersion, snapshotOperators)}
 	}
-	n, sum, body := binary.LittleEndian.Uint64(rest[1:]), binary.LittleEndian.Uint32(rest[9:]), rest[13:]
 	if n != uint64(len(body)) {
 		return &CorruptError{fmt.Sprintf("%d bytes, the header says %d", len(body), n)}
 	}
-	if crc32.Checksum(body, castagnoli) != sum {
+	if !whole {
 		return &CorruptError{"checksum differs"}
 	}
 	var s snapshot

@@ -17,6 +17,21 @@ func (e *CorruptError) Error() string {
 	return fmt.Sprintf("%s is damaged at offset %d: %s; restore it from a replica or a backup", e.File, e.Offset, e.Reason)
 }
 
+// NewerError tells that a file is of a version that only a newer program knows: it is not
+// damaged, and must be left as it is.
+type NewerError struct {
+	File           string
+	Version, Reads uint32
+}
+
+func (e *NewerError) Error() string {
+	return fmt.Sprintf("%s was written by a newer version of the program: it is of version %d, and this one reads up to %d; nothing was changed, start the newer version again",
+		e.File, e.Version, e.Reads)
+}
+
+// NewerFormat is the version that the file is of.
+func (e *NewerError) NewerFormat() uint32 { return e.Version }
+
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // Checksum returns the CRC-32C of b, continued from crc.

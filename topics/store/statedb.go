@@ -176,7 +176,10 @@ func (d *stateDB) state(tx *bolt.Tx) (applied topics.Index, err error) {
 	if b := tx.Bucket(bucketMeta); b != nil {
 		if v := b.Get(keyState); v != nil {
 			var ok bool
-			if value, ok = unseal(keyState, v); !ok || len(value) != stateSize || value[0] != stateVersion {
+			if value, ok = unseal(keyState, v); ok && len(value) > 0 && value[0] > stateVersion {
+				return 0, &datafile.NewerError{File: d.path, Version: uint32(value[0]), Reads: stateVersion}
+			}
+			if !ok || len(value) != stateSize || value[0] != stateVersion {
 				return 0, d.corrupt(bucketMeta, keyState, "checksum or version")
 			}
 			if string(appendCensus(nil, tx)) != string(value[17:]) {

@@ -122,7 +122,7 @@ func (n *Node) sendFile(ctx context.Context, from string, body []byte, w io.Writ
 	if !ok {
 		return fmt.Errorf("send a file to %s: group %d has none", from, id)
 	}
-	return source.SendFile(ctx, body[4:], w)
+	return source.SendFile(ctx, body[4:], &pacedWriter{w, ctx, &n.pace})
 }
 
 // prefetch has the state machine fetch the files of another node's snapshot.

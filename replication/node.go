@@ -35,6 +35,7 @@ type Node struct {
 	asking  sync.WaitGroup // the survey
 	reports reports
 	forming forming
+	pace    pacer // of files that are sent
 
 	fatal sync.Once
 	slow  atomic.Int32 // writes that have taken too long, and go on
@@ -90,6 +91,7 @@ func (n *Node) openLog() (err error) {
 		ReserveBytes: cfg.ReserveBytes, Deadline: cfg.WriteDeadline, Slow: cfg.SlowWrite, Slowed: n.slowed, Fatal: n.fail, Log: cfg.Log,
 		Synced: func(entries int, bytes int64, took time.Duration) {
 			n.sync.Observe(took.Seconds())
+			n.pace.synced(took, time.Now())
 			n.written.Observe(float64(bytes))
 			n.records.Observe(float64(entries))
 		},

@@ -219,9 +219,14 @@ type leased struct {
 	t *time.Timer
 }
 
-func (l *leased) Write(b []byte) (int, error) {
+// WriteKept implements snapshot.Keeper.
+func (l *leased) WriteKept(b []byte, done func()) (err error) {
 	l.t.Reset(exportIdle)
-	return l.Writer.Write(b)
+	if k, ok := l.Writer.(snapshot.Keeper); ok {
+		return k.WriteKept(b, done)
+	}
+	_, err = l.Writer.Write(b)
+	return err
 }
 
 // Prefetch implements replication.FileReceiver: it fetches what Restore will need.

@@ -92,3 +92,47 @@ func TestAPauseOfTheProcessIsNoHang(t *testing.T) {
 		t.Error("late after its end")
 	}
 }
+
+func TestBulkFilesTakePiecesOfAnySize(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "f")
+	want := make([]byte, 3<<20+777)
+	for i := range want {
+		want[i] = byte(i * 7 >> 3)
+	}
+	f, err := OpenBulk(OS{}, name, true, int64(len(want)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if size, err := f.Size(); size != 0 || err != nil {
+		t.Errorf("a new file of %d bytes, %v", size, err)
+	}
+	piece := AlignedBuffer(1 << 20)
+	write := func(from, to int) {
+		t.Helper()
+		n := copy(piece, want[from:to])
+		if _, err := f.WriteAt(piece[:n], int64(from)); err != nil {
+			t.Fatal(err)
+		}
+		f.StartSync(int64(from), int64(n))
+	}
+	write(0, 1<<20)
+	write(1<<20, 1<<20+100)
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if f, err = OpenBulk(OS{}, name, false, int64(len(want))); err != nil {
+		t.Fatal(err)
+	}
+	if size, err := f.Size(); size != 1<<20+100 || err != nil {
+		t.Errorf("%d bytes when it is opened again, %v", size, err)
+	}
+	write(1<<20+100, 2<<20)
+	write(2<<20, 3<<20)
+	write(3<<20, len(want))
+	if err := errors.Join(f.Datasync(), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := ReadFile(OS{}, name); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("read back %d bytes, not what was written: %v", len(got), err)
+	}
+}

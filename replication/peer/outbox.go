@@ -27,6 +27,7 @@ const (
 type message struct {
 	segments [][]byte
 	size     int
+	copied   func() // called when the segments have been copied; where they are not, never
 }
 
 func newMessage(segments ...[]byte) message {
@@ -89,20 +90,22 @@ func laneBytesMax(kind wire.Kind) int64 {
 	return QueueBytesMax
 }
 
-func creditOf(kind wire.Kind) int64 {
+// creditOf is how many bytes of a lane of a kind may be on the way before there is a word
+// from the other side, and at most; 0 for as many as there are.
+func creditOf(kind wire.Kind) (first, most int64) {
 	switch kind {
 	case wire.Chunk:
-		return CreditBytes
+		return CreditBytes, CreditBytes
 	case wire.Stream:
-		return streamCreditBytes
+		return streamCreditBytes, streamWindowBytes
 	}
-	return 0
+	return 0, 0
 }
 
 func (o *outbox) lane(key laneKey) *lane {
 	l := o.lanes[key]
 	if l == nil {
-		credit := creditOf(key.kind)
+		credit, _ := creditOf(key.kind)
 		l = &lane{laneKey: key, credit: credit, limited: credit > 0}
 		o.lanes[key] = l
 	}
@@ -152,7 +155,8 @@ func (o *outbox) addCredit(key laneKey, n int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if l := o.lanes[key]; l != nil && !o.closed {
-		l.credit = min(l.credit+n, creditOf(key.kind))
+		_, most := creditOf(key.kind)
+		l.credit = min(l.credit+n, most)
 		o.activate(l)
 		o.wake.Signal()
 	}
@@ -358,6 +362,9 @@ func (o *outbox) frame(l *lane, b *batch) {
 	l.turn += n + overhead
 	if h.Last {
 		l.bytes -= m.cost()
+		if o.copies && m.copied != nil {
+			m.copied()
+		}
 		l.queue[0] = message{}
 		if l.queue = l.queue[1:]; len(l.queue) == 0 {
 			l.queue = nil

@@ -5,12 +5,24 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 
 	"github.com/heraldmq/herald/replication/peer/wire"
 )
 
-const streamCreditBytes = 1 << 20
+const (
+	// streamCreditBytes of a stream may be on the way at first, or where one side is of a
+	// version that knows no more; its reader then grants up to streamWindowBytes. On a
+	// busy machine the two sides run in turns: what is on the way has to last for one.
+	streamCreditBytes = 1 << 20
+	streamWindowBytes = 4 << 20
+	// streamQueueBytes wait at the writer's side.
+	streamQueueBytes = 1 << 20
+)
+
+// streamPrefix comes before every piece of a stream. Nobody changes it.
+var streamPrefix = []byte{streamData}
 
 // The first byte of a message of kind Stream.
 const (
@@ -41,7 +53,7 @@ func (n *Network) OpenStream(ctx context.Context, to, method string, body []byte
 	if l == nil {
 		return nil, fmt.Errorf("%w: %s", ErrNoPeer, to)
 	}
-	r := &streamReader{l: l, wake: make(chan struct{}, 1), ctx: ctx}
+	r := &streamReader{l: l, wake: make(chan struct{}, 1), ctx: ctx, used: streamWindowBytes - streamCreditBytes}
 	l.mu.Lock()
 	if l.ended {
 		l.mu.Unlock()
@@ -73,8 +85,9 @@ type streamReader struct {
 	err    error
 	closed bool
 
-	rest []byte // of the reader alone
-	used int64  // read, and not given back as credit yet
+	piece []byte // of the reader alone
+	rest  []byte // of piece
+	used  int64  // read, and not given back as credit yet
 }
 
 func (r *streamReader) Read(p []byte) (int, error) {
@@ -88,7 +101,8 @@ func (r *streamReader) Read(p []byte) (int, error) {
 			r.mu.Unlock()
 			return 0, ErrClosed
 		case len(r.queue) > 0:
-			r.rest, r.queue = r.queue[0], r.queue[1:]
+			r.piece, r.queue = r.queue[0], r.queue[1:]
+			r.rest = r.piece[1:]
 			r.bytes -= int64(len(r.rest)) + 1 + overhead
 			r.used += int64(len(r.rest)) + 1 + overhead
 		case r.err != nil:
@@ -97,11 +111,13 @@ func (r *streamReader) Read(p []byte) (int, error) {
 			return 0, err
 		}
 		r.mu.Unlock()
-		if r.used >= streamCreditBytes/4 {
-			r.l.credit(wire.Stream, r.id, r.used)
-			r.used = 0
-		}
 		if len(r.rest) > 0 {
+			if r.used >= streamCreditBytes/4 {
+				// The first time it makes the window; before anything has come the other
+				// side would know no stream of this number.
+				r.l.credit(wire.Stream, r.id, r.used)
+				r.used = 0
+			}
 			break
 		}
 		select {
@@ -111,7 +127,10 @@ func (r *streamReader) Read(p []byte) (int, error) {
 		}
 	}
 	n := copy(p, r.rest)
-	r.rest = r.rest[n:]
+	if r.rest = r.rest[n:]; len(r.rest) == 0 {
+		wire.Recycle(r.piece)
+		r.piece = nil
+	}
 	return n, nil
 }
 
@@ -164,10 +183,10 @@ func (l *link) receiveStream(id uint32, body []byte) {
 	case streamData:
 		r.mu.Lock()
 		if !r.closed {
-			r.queue = append(r.queue, body[1:])
+			r.queue = append(r.queue, body)
 			r.bytes += int64(len(body)) + overhead
 		}
-		over := r.bytes > streamCreditBytes+wire.FrameMax+overhead
+		over := r.bytes > streamWindowBytes+wire.FrameMax+overhead
 		r.mu.Unlock()
 		if over {
 			r.fail(errors.New("peer: more than there was credit for"))
@@ -195,18 +214,30 @@ type streamWriter struct {
 }
 
 // Write copies p and waits until there is room for it.
-func (w *streamWriter) Write(p []byte) (int, error) {
+func (w *streamWriter) Write(p []byte) (int, error) { return w.write(slices.Clone(p), nil) }
+
+// WriteKept is Write without the copy: p is not changed by anybody until done is called.
+// It is never called where a connection is written to without a copy, or has ended.
+func (w *streamWriter) WriteKept(p []byte, done func()) error {
+	_, err := w.write(p, done)
+	return err
+}
+
+func (w *streamWriter) write(p []byte, done func()) (int, error) {
 	total := len(p)
 	for len(p) > 0 {
 		if err := w.ctx.Err(); err != nil {
 			return total - len(p), err
 		}
-		if err := w.l.out.waitRoom(w.ctx, laneKey{wire.Stream, w.id}, streamCreditBytes); err != nil {
+		if err := w.l.out.waitRoom(w.ctx, laneKey{wire.Stream, w.id}, streamQueueBytes); err != nil {
 			return total - len(p), err
 		}
 		n := min(len(p), wire.FrameMax-1)
-		b := append(append(make([]byte, 0, n+1), streamData), p[:n]...)
-		if err := w.l.out.push(wire.Stream, w.id, newMessage(b)); err != nil {
+		m := newMessage(streamPrefix, p[:n:n])
+		if n == len(p) {
+			m.copied = done // messages of a lane go in order
+		}
+		if err := w.l.out.push(wire.Stream, w.id, m); err != nil {
 			return total - len(p), err
 		}
 		p = p[n:]

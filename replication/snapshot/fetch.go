@@ -1,7 +1,6 @@
 package snapshot
 
 import (
-	"bufio"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -9,6 +8,7 @@ import (
 	"hash/crc32"
 	"io"
 	"path/filepath"
+	"sync"
 
 	"github.com/heraldmq/herald/replication/disk"
 )
@@ -19,11 +19,25 @@ const BlockBytes = 256 << 10
 // blockHeader is the length and the checksum of a block, u32 each.
 const blockHeader = 8
 
+// sendBytes is how much of a file a block carries: with its header no more than two
+// messages of a link take.
+const sendBytes = 255 << 10
+
+// Keeper is a writer that can be given bytes to keep: nobody changes them until done is
+// called, which may be never.
+type Keeper interface {
+	WriteKept(b []byte, done func()) error
+}
+
+var sendBuffers = sync.Pool{New: func() any { b := make([]byte, blockHeader+sendBytes); return &b }}
+
 // SendFile writes what r holds in blocks, each with its checksum, and ends with one
 // that is empty.
 func SendFile(w io.Writer, r io.Reader) error {
-	b := make([]byte, blockHeader+BlockBytes)
+	keeper, keeps := w.(Keeper)
 	for {
+		buf := sendBuffers.Get().(*[]byte)
+		b := *buf
 		n, err := io.ReadFull(r, b[blockHeader:])
 		if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 			return fmt.Errorf("read a file to send it: %w", err)
@@ -31,7 +45,13 @@ func SendFile(w io.Writer, r io.Reader) error {
 		block := b[:blockHeader+n]
 		binary.LittleEndian.PutUint32(block, uint32(n))
 		binary.LittleEndian.PutUint32(block[4:], crc32.Checksum(block[blockHeader:], castagnoli))
-		if _, err := w.Write(block); err != nil {
+		if keeps {
+			err = keeper.WriteKept(block, func() { sendBuffers.Put(buf) })
+		} else {
+			_, err = w.Write(block)
+			sendBuffers.Put(buf)
+		}
+		if err != nil {
 			return err
 		}
 		if n == 0 {
@@ -55,59 +75,141 @@ func (e *SumError) Error() string {
 	return fmt.Sprintf("%s is not what the manifest says: it may be damaged where it comes from", e.File.Name)
 }
 
+// abreast is how many files are fetched at once: while one is opened or written out the
+// other's bytes come.
+const abreast = 2
+
+// settleBytes is how much of what was fetched may be there and not be known to last. A
+// sync for each file would have the disk's journal written so often that everybody who
+// syncs waits for it.
+const settleBytes = 128 << 20
+
 // Fetch gets what is missing. It goes on where an earlier call, or an earlier
 // process, was interrupted.
 func (in *Incoming) Fetch(ctx context.Context, open Opener) error {
 	missing, err := in.Missing()
-	if err != nil {
+	if err != nil || len(missing) == 0 {
 		return err
 	}
-	for _, f := range missing {
-		if err := in.fetch(ctx, f, open); err != nil {
-			return fmt.Errorf("fetch %s: %w", f.Name, err)
-		}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	f := &fetching{in: in, open: open}
+	todo := make(chan File, len(missing))
+	for _, m := range missing {
+		todo <- m
 	}
-	return nil
+	close(todo)
+	var workers sync.WaitGroup
+	for range min(abreast, len(missing)) {
+		workers.Go(func() {
+			for m := range todo {
+				if err := f.get(ctx, m); err != nil {
+					f.fail(fmt.Errorf("fetch %s: %w", m.Name, err))
+					cancel()
+					return
+				}
+			}
+		})
+	}
+	workers.Wait()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.settleLocked(); err != nil { // also what came before an error stays
+		f.failLocked(err)
+	}
+	return f.err
 }
 
-// fetch gets one file: first by going on with what there is of it, and if that turns
+// fetching is one call of Fetch.
+type fetching struct {
+	in   *Incoming
+	open Opener
+
+	mu      sync.Mutex
+	arrived []arrival
+	bytes   int64 // of arrived
+	err     error
+}
+
+// arrival is a file that is there, is what it should be, and may not last yet.
+type arrival struct {
+	name string
+	file disk.File
+}
+
+func (f *fetching) fail(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.failLocked(err)
+}
+
+// failLocked notes the first error: the others are of what it has stopped.
+func (f *fetching) failLocked(err error) {
+	if f.err == nil {
+		f.err = err
+	}
+}
+
+// get gets one file: first by going on with what there is of it, and if that turns
 // out wrong all of it.
-func (in *Incoming) fetch(ctx context.Context, f File, open Opener) error {
-	began, err := in.fetchFrom(ctx, f, open)
+func (f *fetching) get(ctx context.Context, m File) error {
+	began, err := f.getFrom(ctx, m)
 	var wrong *SumError
 	if errors.As(err, &wrong) && began > 0 {
-		_, err = in.fetchFrom(ctx, f, open)
+		_, err = f.getFrom(ctx, m)
 	}
 	return err
 }
 
-// fetchFrom gets the rest of a file, and returns how much there was before.
-func (in *Incoming) fetchFrom(ctx context.Context, f File, open Opener) (began int64, err error) {
-	name := filepath.Join(in.dir, f.Name)
-	file, began, sum, err := in.part(name+partial, f.Length)
+// getFrom gets the rest of a file, and returns how much there was before.
+func (f *fetching) getFrom(ctx context.Context, m File) (began int64, err error) {
+	name := filepath.Join(f.in.dir, m.Name)
+	file, began, sum, err := f.in.part(name+partial, m.Length)
 	if err != nil {
 		return 0, err
 	}
-	if sum, err = receive(ctx, file, f, began, sum, open); err == nil {
-		err = file.Datasync()
+	if sum, err = receive(ctx, file, m, began, sum, f.open); err != nil {
+		return began, errors.Join(err, file.Close())
 	}
-	if err = errors.Join(err, file.Close()); err != nil {
-		return began, err
+	if sum != m.Sum {
+		return began, errors.Join(&SumError{m}, file.Close(), f.in.fs.Remove(name+partial))
 	}
-	if sum != f.Sum {
-		return began, errors.Join(&SumError{f}, in.fs.Remove(name+partial))
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.arrived = append(f.arrived, arrival{name, file})
+	if f.bytes += m.Length; f.bytes >= settleBytes {
+		err = f.settleLocked()
 	}
-	if err := in.fs.Rename(name+partial, name); err != nil {
-		return began, err
+	return began, err
+}
+
+// settleLocked makes what has arrived last, and gives it its name.
+func (f *fetching) settleLocked() (err error) {
+	done := f.arrived
+	f.arrived, f.bytes = nil, 0
+	dirs := map[string]bool{}
+	for _, a := range done {
+		if err == nil {
+			err = a.file.Datasync()
+		}
+		if err = errors.Join(err, a.file.Close()); err == nil {
+			err = f.in.fs.Rename(a.name+partial, a.name)
+			dirs[filepath.Dir(a.name)] = true
+		}
 	}
-	return began, in.fs.SyncDir(filepath.Dir(name))
+	for dir := range dirs {
+		if err == nil {
+			err = f.in.fs.SyncDir(dir)
+		}
+	}
+	return err
 }
 
 // part opens what there is of a file, and sums it up.
 func (in *Incoming) part(name string, most int64) (file disk.File, size int64, sum uint32, err error) {
-	file, err = in.fs.Open(name)
+	file, err = disk.OpenBulk(in.fs, name, false, most)
 	if disk.IsMissing(err) {
-		file, err = in.fs.Create(name)
+		file, err = disk.OpenBulk(in.fs, name, true, most)
 		return file, 0, 0, err
 	}
 	if err != nil {
@@ -115,7 +217,7 @@ func (in *Incoming) part(name string, most int64) (file disk.File, size int64, s
 	}
 	if size, err = file.Size(); err == nil && size > most {
 		if err = file.Close(); err == nil {
-			file, err = in.fs.Create(name)
+			file, err = disk.OpenBulk(in.fs, name, true, most)
 		}
 		return file, 0, 0, err
 	}
@@ -132,50 +234,4 @@ func (in *Incoming) part(name string, most int64) (file disk.File, size int64, s
 		return nil, 0, 0, errors.Join(err, file.Close())
 	}
 	return file, size, sum, nil
-}
-
-// receive writes the rest of a file, and returns the checksum of all of it.
-func receive(ctx context.Context, to disk.File, f File, at int64, sum uint32, open Opener) (uint32, error) {
-	if at == f.Length {
-		return sum, nil
-	}
-	stream, err := open(ctx, f, at)
-	if err != nil {
-		return 0, err
-	}
-	defer stream.Close()
-	r := bufio.NewReaderSize(stream, blockHeader+BlockBytes)
-	b := make([]byte, BlockBytes)
-	for {
-		var head [blockHeader]byte
-		if _, err := io.ReadFull(r, head[:]); err != nil {
-			return 0, fmt.Errorf("the connection ended at %d of %d bytes: %w", at, f.Length, err)
-		}
-		n := binary.LittleEndian.Uint32(head[:])
-		if n > BlockBytes || at+int64(n) > f.Length {
-			return 0, ErrBlock
-		}
-		if _, err := io.ReadFull(r, b[:n]); err != nil {
-			return 0, fmt.Errorf("the connection ended at %d of %d bytes: %w", at, f.Length, err)
-		}
-		if crc32.Checksum(b[:n], castagnoli) != binary.LittleEndian.Uint32(head[4:]) {
-			return 0, ErrBlock
-		}
-		if n == 0 {
-			break
-		}
-		if _, err := to.WriteAt(b[:n], at); err != nil {
-			return 0, err
-		}
-		to.StartSync(at, int64(n))
-		sum = crc32.Update(sum, castagnoli, b[:n])
-		at += int64(n)
-		if err := ctx.Err(); err != nil {
-			return 0, err
-		}
-	}
-	if at != f.Length {
-		return 0, &SumError{f}
-	}
-	return sum, nil
 }

@@ -47,7 +47,11 @@ func OpenIncoming(fsys disk.FS, into string) (*Incoming, error) {
 	case err != nil:
 		return nil, fmt.Errorf("open what is being fetched: %w", err)
 	default:
-		if in.manifest, err = DecodeManifest(b); err != nil {
+		in.manifest, err = DecodeManifest(b)
+		if disk.IsNewer(err) {
+			return nil, fmt.Errorf("open what is being fetched: %w", err)
+		}
+		if err != nil {
 			in.manifest = nil // what there is of it is checked against the next
 		}
 	}
@@ -177,7 +181,10 @@ func (in *Incoming) Adopt() error {
 	if !in.Complete() {
 		return errors.New("adopt the files of another replica: not all have arrived")
 	}
-	err := in.fs.Rename(filepath.Join(in.dir, wanted), filepath.Join(in.dir, decided))
+	err := in.syncAll() // an earlier process may have renamed what arrived, and no more
+	if err == nil {
+		err = in.fs.Rename(filepath.Join(in.dir, wanted), filepath.Join(in.dir, decided))
+	}
 	if err == nil {
 		err = in.fs.SyncDir(in.dir)
 	}
@@ -200,7 +207,7 @@ func Finish(fsys disk.FS, into string) error {
 		return nil
 	}
 	if err == nil {
-		if in.manifest, err = DecodeManifest(b); err != nil {
+		if in.manifest, err = DecodeManifest(b); err != nil && !disk.IsNewer(err) {
 			err = &disk.CorruptError{File: filepath.Join(in.dir, decided), Offset: -1, Reason: err.Error()}
 		}
 	}
@@ -258,6 +265,9 @@ func Adopted(fsys disk.FS, into string) (topics.Index, error) {
 		return 0, fmt.Errorf("read what was adopted: %w", err)
 	}
 	m, err := DecodeManifest(b)
+	if disk.IsNewer(err) {
+		return 0, fmt.Errorf("read what was adopted, %s: %w", filepath.Join(into, adopted), err)
+	}
 	if err != nil {
 		return 0, fmt.Errorf("read what was adopted: %w", &disk.CorruptError{File: filepath.Join(into, adopted), Offset: -1, Reason: err.Error()})
 	}

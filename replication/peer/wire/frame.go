@@ -20,6 +20,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sync"
 )
 
 // Kind is what a message is about, in the order of urgency.
@@ -157,13 +158,33 @@ func (r *Reader) Next() (Message, error) {
 			return Message{}, err
 		}
 		if h.First && h.Last {
-			body := make([]byte, h.Total)
+			body := makeBody(h)
 			return Message{h.Kind, h.ID, body}, r.fill(body)
 		}
 		m, done, err := r.piece(h)
 		if err != nil || done {
 			return m, err
 		}
+	}
+}
+
+// pieces are bodies of large messages of streams, which whoever has read them gives back:
+// a file of a gigabyte is some thousands of them.
+var pieces = sync.Pool{New: func() any { b := make([]byte, FrameMax); return &b }}
+
+func makeBody(h Header) []byte {
+	if h.Kind == Stream && h.Total > FrameMax/2 {
+		return (*pieces.Get().(*[]byte))[:h.Total]
+	}
+	return make([]byte, h.Total)
+}
+
+// Recycle takes the body of a message of a stream back, of which nobody has anything any
+// more.
+func Recycle(body []byte) {
+	if cap(body) == FrameMax {
+		body = body[:FrameMax]
+		pieces.Put(&body)
 	}
 }
 

@@ -126,6 +126,16 @@ func (c *nodeContext) Scan(name string, from, to []byte, f func(sub, v []byte) b
 	_ = c.x.overlay.Scan(first, last, func(key, v []byte) bool { return f(key[len(prefix):], v) })
 }
 
+func (c *nodeContext) Cached(name string, sub []byte) any {
+	c.scratch = appendStateKey(c.scratch[:0], c.node.ID, c.key, name, sub)
+	return c.x.cache.get(c.scratch)
+}
+
+func (c *nodeContext) Cache(name string, sub []byte, obj any, bytes int) {
+	c.scratch = appendStateKey(c.scratch[:0], c.node.ID, c.key, name, sub)
+	c.x.cache.put(c.scratch, obj, bytes)
+}
+
 // after returns the first key behind all that begin with a prefix.
 func after(prefix []byte) []byte {
 	end := bytes.Clone(prefix)

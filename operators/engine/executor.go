@@ -50,6 +50,7 @@ type executor struct {
 	added    []uint64
 	contexts []*nodeContext // by depth of calls
 	depth    int
+	cache    cache
 }
 
 type counter struct {
@@ -89,6 +90,9 @@ func (x *executor) begin(o *state.Overlay, clock stream.Time, before *moment) {
 	x.measured = x.i.o.Stopwatch != nil && before.seq%measuredEvery == 0
 	x.counts, x.written, x.added, x.ticks = map[counter]uint64{}, x.written[:0], x.added[:0], x.ticks[:0]
 	clear(x.flows)
+	if x.cache.forget(); x.cache.seq != before.seq {
+		x.cache.clear()
+	}
 }
 
 // size is how big the step is, for its bound.
@@ -116,6 +120,7 @@ type mark struct {
 func (x *executor) mark() mark {
 	x.written, x.added, x.ticks = x.written[:0], x.added[:0], x.ticks[:0]
 	x.saved.CopyFrom(x.now.tracker)
+	x.cache.forget()
 	return mark{
 		overlay: x.overlay.Mark(), outputs: len(x.outputs), outBytes: x.outBytes, counts: 0,
 		event: x.event, timers: x.now.timers, draws: x.draws,
@@ -125,6 +130,7 @@ func (x *executor) mark() mark {
 // back undoes what was done since a mark.
 func (x *executor) back(m mark) {
 	x.overlay.Rollback(m.overlay)
+	x.cache.undo(0)
 	x.outputs, x.outBytes = x.outputs[:m.outputs], m.outBytes
 	x.uncount(m.counts, 0)
 	x.now.tracker.CopyFrom(x.saved)
@@ -253,7 +259,7 @@ func (x *executor) call(n int, key []byte, in invocation) error {
 	node := &x.i.graph.Nodes[n]
 	c := x.context(n, key)
 	defer func() { x.depth-- }()
-	m, counts, ticks, timers, draws := x.overlay.Mark(), len(x.written), len(x.ticks), x.now.timers, x.draws
+	m, counts, ticks, timers, draws, touched := x.overlay.Mark(), len(x.written), len(x.ticks), x.now.timers, x.draws, len(x.cache.touched)
 	var from int64
 	if x.measured {
 		from = x.i.o.Stopwatch()
@@ -268,6 +274,7 @@ func (x *executor) call(n int, key []byte, in invocation) error {
 	}
 	if err != nil {
 		x.overlay.Rollback(m)
+		x.cache.undo(touched)
 		x.uncount(counts, ticks)
 		x.now.timers, x.draws = timers, draws
 		return x.failed(failure{name: node.Name, policy: node.Policy, node: node, err: err, r: in.r, stack: stack})

@@ -81,6 +81,7 @@ func Open(g *graph.Graph, st state.Store, o Options) (*Instance, error) {
 
 // reload takes where it stands from the store.
 func (i *Instance) reload() error {
+	i.exec.cache.clear()
 	m := moment{seq: i.store.Seq(), clock: i.o.Clock, ends: make([]topics.Sequence, len(i.graph.Inputs)), outbox: -1}
 	m.tracker = i.tracker()
 	for _, part := range []struct {

@@ -102,11 +102,17 @@ func (p *pending) changed(before *moment) bool {
 // follows from its arguments and the state.
 func (i *Instance) execute(clock stream.Time, flips []eventtime.Flip, b *Batch) (_ *pending, taken int, err error) {
 	arrivals := b.Arrivals
+	x := &i.exec
+	done := false
+	defer func() {
+		if !done {
+			x.cache.clear() // nothing of the step stays
+		}
+	}()
 	var below state.Reader = i.store
 	if n := len(i.open); n > 0 {
 		below = i.open[n-1].overlay
 	}
-	x := &i.exec
 	x.begin(state.NewOverlay(below), clock, &i.now)
 	x.routes = b.Routes
 	var stop *StoppedError
@@ -132,6 +138,7 @@ func (i *Instance) execute(clock stream.Time, flips []eventtime.Flip, b *Batch) 
 	if _, size := i.store.Size(); err == nil && i.graph.State.Max > 0 && size+x.overlay.Bytes() > i.graph.State.Max && x.grew() {
 		return nil, 0, fmt.Errorf("%w of %d bytes", ErrStateFull, i.graph.State.Max)
 	}
+	done, x.cache.seq = true, after.seq
 	s := &Step{
 		Operator: i.o.Operator, Partition: i.o.Partition, Epoch: i.o.Epoch, Seq: after.seq,
 		Clock: clock, Flips: flips, Reads: x.reads, Ends: after.ends, Outputs: x.outputs, Routes: b.Routes, Sent: b.Sent, Halt: b.Halt,

@@ -195,7 +195,7 @@ func (t *template) eval(v stream.View) (string, error) {
 	var b strings.Builder
 	for i, p := range t.progs {
 		b.WriteString(t.texts[i])
-		f, err := p.Eval(v)
+		f, err := stream.Eval(p, v.Record, v.Clock)
 		if err != nil {
 			return "", fmt.Errorf("subject: %w", err)
 		}

@@ -77,7 +77,7 @@ func (e *encoder) block(v stream.View) ([]byte, error) {
 	}
 	b := []byte("NATS/1.0\r\n")
 	if e.key != nil {
-		k, err := e.key.Eval(v)
+		k, err := stream.Eval(e.key, v.Record, v.Clock)
 		if err != nil {
 			return nil, fmt.Errorf("key: %w", err)
 		}
@@ -91,7 +91,7 @@ func (e *encoder) block(v stream.View) ([]byte, error) {
 		b = appendHeader(b, "Herald-Op", value.OfString(op))
 	}
 	for _, h := range e.headers {
-		f, err := h.Expr.Eval(v)
+		f, err := stream.Eval(h.Expr, v.Record, v.Clock)
 		if err != nil {
 			return nil, fmt.Errorf("header %s: %w", h.Name, err)
 		}

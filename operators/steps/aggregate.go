@@ -162,6 +162,9 @@ func (all aggregates) load(b []byte) (row, error) {
 	return r, nil
 }
 
+// weight is about what a row takes in memory that takes size in state.
+func (all aggregates) weight(size int) int { return 4*size + 64*len(all) }
+
 func (r row) append(dst []byte) []byte {
 	for _, a := range r {
 		dst = a.append(dst)

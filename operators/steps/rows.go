@@ -66,17 +66,11 @@ func (n *Rows) Process(c stream.Context, _ int, r *stream.Record) error {
 	if err != nil {
 		return err
 	}
-	b, there := c.State().Get(stateRow, nil)
-	shown, count := there && b[0] == 1, uint64(0)
-	if there {
-		if count, b, err = loadUvarint(b[1:]); err != nil {
-			return err
-		}
-	}
-	sum, err := n.all().loadOrNew(b, there)
+	k, err := n.load(c)
 	if err != nil {
 		return err
 	}
+	sum := k.row
 	if old, had := c.State().Get(stateRows, which); had {
 		was, err := loadArgs(old, len(sum))
 		if err != nil {
@@ -87,7 +81,7 @@ func (n *Rows) Process(c stream.Context, _ int, r *stream.Record) error {
 				a.remove(was[i])
 			}
 		}
-		count--
+		k.count--
 	} else if r.Op == stream.Delete {
 		return nil
 	}
@@ -97,10 +91,28 @@ func (n *Rows) Process(c stream.Context, _ int, r *stream.Record) error {
 		if err := n.put(c, r, which, sum); err != nil {
 			return err
 		}
-		count++
+		k.count++
 	}
 	touch(c, n.TTL)
-	return n.tell(c, r, sum, count, shown)
+	return n.tell(c, r, k)
+}
+
+// load returns what state says of the key.
+func (n *Rows) load(c stream.Context) (*kept, error) {
+	if k, ok := c.Cached(stateRow, nil).(*kept); ok {
+		return k, nil
+	}
+	k := &kept{}
+	b, there := c.State().Get(stateRow, nil)
+	var err error
+	if there {
+		k.shown, k.size = b[0] == 1, len(b)
+		if k.count, b, err = loadUvarint(b[1:]); err != nil {
+			return nil, err
+		}
+	}
+	k.row, err = n.all().loadOrNew(b, there)
+	return k, err
 }
 
 // put adds what a row brings.
@@ -117,13 +129,14 @@ func (n *Rows) put(c stream.Context, r *stream.Record, which []byte, sum row) er
 }
 
 // tell emits the result as it is now, and keeps the accumulators.
-func (n *Rows) tell(c stream.Context, r *stream.Record, sum row, count uint64, shown bool) error {
-	if count == 0 {
+func (n *Rows) tell(c stream.Context, r *stream.Record, k *kept) error {
+	if k.count == 0 {
 		c.State().Delete(stateRow, nil)
-		if !shown {
+		c.Cache(stateRow, nil, nil, 0)
+		if !k.shown {
 			return nil
 		}
-		out, _, err := n.record(c, sum, r.Time, r.Origin, nil, nil)
+		out, _, err := n.record(c, k.row, r.Time, r.Origin, nil, nil)
 		if err != nil {
 			return err
 		}
@@ -131,15 +144,14 @@ func (n *Rows) tell(c stream.Context, r *stream.Record, sum row, count uint64, s
 		c.Emit(0, out)
 		return nil
 	}
-	shown, err := n.change(c, sum, r.Time, r.Origin, nil, nil, shown)
-	if err != nil {
+	var err error
+	if k.shown, err = n.change(c, k.row, r.Time, r.Origin, nil, nil, k.shown); err != nil {
 		return err
 	}
-	flag := []byte{0}
-	if shown {
-		flag[0] = 1
-	}
-	c.State().Put(stateRow, nil, sum.append(appendUvarint(flag, count)))
+	b := k.row.append(appendUvarint(append(make([]byte, 0, k.size+8), k.flag()), k.count))
+	k.size = len(b)
+	c.State().Put(stateRow, nil, b)
+	c.Cache(stateRow, nil, k, n.all().weight(k.size))
 	return nil
 }
 

@@ -20,28 +20,52 @@ const (
 	timerTTL   = "ttl"
 )
 
+// kept is a key's accumulators as they are kept between records.
+type kept struct {
+	row   row
+	shown bool
+	count uint64 // of rows, where they have any
+	size  int    // in state
+}
+
+func (k *kept) flag() byte {
+	if k.shown {
+		return 1
+	}
+	return 0
+}
+
+// load returns what state says of the key.
+func (n *Running) load(c stream.Context) (*kept, error) {
+	if k, ok := c.Cached(stateRow, nil).(*kept); ok {
+		return k, nil
+	}
+	k := &kept{}
+	b, there := c.State().Get(stateRow, nil)
+	if there {
+		k.shown, k.size, b = b[0] == 1, len(b), b[1:]
+	}
+	var err error
+	k.row, err = n.all().loadOrNew(b, there)
+	return k, err
+}
+
 // Process implements stream.Node.
 func (n *Running) Process(c stream.Context, _ int, r *stream.Record) error {
-	b, there := c.State().Get(stateRow, nil)
-	shown := there && b[0] == 1
-	if there {
-		b = b[1:]
-	}
-	row, err := n.all().loadOrNew(b, there)
+	k, err := n.load(c)
 	if err != nil {
 		return err
 	}
-	if err := n.all().take(row, c, r); err != nil {
+	if err := n.all().take(k.row, c, r); err != nil {
 		return err
 	}
-	if shown, err = n.change(c, row, r.Time, r.Origin, nil, nil, shown); err != nil {
+	if k.shown, err = n.change(c, k.row, r.Time, r.Origin, nil, nil, k.shown); err != nil {
 		return err
 	}
-	flag := []byte{0}
-	if shown {
-		flag[0] = 1
-	}
-	c.State().Put(stateRow, nil, row.append(flag))
+	b := k.row.append(append(make([]byte, 0, k.size+8), k.flag()))
+	k.size = len(b)
+	c.State().Put(stateRow, nil, b)
+	c.Cache(stateRow, nil, k, n.all().weight(k.size))
 	touch(c, n.TTL)
 	return nil
 }
@@ -79,6 +103,7 @@ func expire(c stream.Context, t stream.Timer, ttl time.Duration, names ...string
 	}
 	for _, name := range append(names, stateTouch) {
 		remove(c.State(), name, nil, nil)
+		c.Cache(name, nil, nil, 0)
 	}
 	c.Count("expired", 1)
 	return nil

@@ -37,9 +37,29 @@ const (
 
 // ranked is a row with what it is ranked by.
 type ranked struct {
-	by     value.Value
-	record *stream.Record
-	sub    []byte
+	by   value.Value
+	time stream.Time
+	at   stream.Position
+	sub  []byte
+	v    []byte         // the record as state has it; nil: there is one
+	read *stream.Record // once it was asked for
+
+	names []string // of the record of its rank; once it was made
+	size  int      // about what it takes in memory
+}
+
+// record returns the row's record.
+func (it *ranked) record() (_ *stream.Record, err error) {
+	if it.read == nil {
+		it.read, err = loadRecord(it.v)
+	}
+	return it.read, err
+}
+
+// ranking is the rows of a key that has no others, in order.
+type ranking struct {
+	rows  []ranked
+	bytes int // of rows, as kept
 }
 
 // Process implements stream.Node.
@@ -72,8 +92,8 @@ func (n *Top) Process(c stream.Context, _ int, r *stream.Record) error {
 	return n.tell(c, r, before, after)
 }
 
-// single takes a record that is a row of its own: most aren't among the first N, which
-// shows without reading those.
+// single takes a record that is a row of its own: most aren't among the first N. Those that
+// are kept are only read where they get another rank.
 func (n *Top) single(c stream.Context, r *stream.Record) error {
 	touch(c, n.TTL)
 	if r.Op == stream.Delete {
@@ -86,69 +106,63 @@ func (n *Top) single(c stream.Context, r *stream.Record) error {
 	if by.IsNull() {
 		return nil // it has no rank
 	}
-	sub := n.sub(by, r, nil)
-	kept := n.kept(c)
-	if behind, err := n.behind(kept, by, sub); err != nil || behind {
+	k, err := n.ranking(c)
+	if err != nil {
 		return err
 	}
-	before := make([]ranked, len(kept), len(kept)+1)
-	for i, k := range kept {
-		if before[i], err = loadRanked(k.sub, k.v); err != nil {
-			return err
-		}
+	it := ranked{by: by, time: r.Time, at: r.Origin, read: r}
+	at := len(k.rows)
+	for at > 0 && n.compare(it, k.rows[at-1]) < 0 { // of equals the new one comes last
+		at--
 	}
-	slices.SortStableFunc(before, n.compare)
-	it := ranked{by: by, record: r}
-	at, _ := slices.BinarySearchFunc(before, it, func(x, y ranked) int {
-		if n.compare(x, y) > 0 {
-			return 1
-		}
-		return -1 // of equals the new one comes last
-	})
 	if at == n.N {
 		return nil
 	}
-	it.sub = keep(c.State(), stateIndex, sub, appendRecord(appendBlock(nil, value.Append(nil, by)), r))
-	after := slices.Insert(slices.Clone(before), at, it)
-	if len(after) > n.N {
-		c.State().Delete(stateIndex, after[n.N].sub)
-		after = after[:n.N]
+	v := appendRecord(appendByOf(nil, by), r)
+	it.sub, it.size = keep(c.State(), stateIndex, n.sub(by, r, nil), v), weight(len(v))
+	if len(k.rows) == n.N {
+		last := &k.rows[n.N-1]
+		c.State().Delete(stateIndex, last.sub)
+		k.bytes -= last.size
+		k.rows = k.rows[:n.N-1]
 	}
-	return n.tell(c, r, before, after)
+	k.rows = slices.Insert(k.rows, at, it)
+	k.bytes += it.size
+	c.Cache(stateIndex, nil, k, k.bytes)
+	for i := at; i < len(k.rows); i++ {
+		out, err := n.row(c, r, &k.rows[i], i+1)
+		if err != nil {
+			return err
+		}
+		c.Emit(0, out)
+	}
+	return nil
 }
 
-// keptRow is a row as state has it.
-type keptRow struct{ sub, v []byte }
+// weight is about what a row takes in memory that takes size in state.
+func weight(size int) int { return 256 + 4*size }
 
-// kept returns all rows, by their subs.
-func (n *Top) kept(c stream.Context) []keptRow {
-	all := make([]keptRow, 0, min(n.N, 16))
+// ranking returns the rows that are kept.
+func (n *Top) ranking(c stream.Context) (*ranking, error) {
+	if k, ok := c.Cached(stateIndex, nil).(*ranking); ok {
+		return k, nil
+	}
+	k := &ranking{rows: make([]ranked, 0, min(n.N, 16)+1)}
+	var err error
 	c.State().Scan(stateIndex, nil, nil, func(sub, v []byte) bool {
-		all = append(all, keptRow{sub, v})
-		return true
+		var it ranked
+		it, err = loadRanked(sub, v)
+		k.rows = append(k.rows, it)
+		k.bytes += it.size
+		return err == nil
 	})
-	return all
+	slices.SortStableFunc(k.rows, n.compare)
+	return k, err
 }
 
-// behind tells whether a row comes behind N others for certain.
-func (n *Top) behind(kept []keptRow, by value.Value, sub []byte) (bool, error) {
-	if len(kept) < n.N {
-		return false, nil
-	}
-	last := kept[len(kept)-1]
-	if _, exact := rank(by); !exact || bytes.Compare(sub, last.sub) <= 0 {
-		return false, nil
-	}
-	block, _, err := loadBlock(last.v)
-	if err != nil {
-		return false, err
-	}
-	least, err := value.Load(block)
-	if err != nil {
-		return false, err
-	}
-	_, exact := rank(least)
-	return exact, nil
+func appendByOf(dst []byte, by value.Value) []byte {
+	var space [32]byte
+	return appendBlock(dst, value.Append(space[:0], by))
 }
 
 // put keeps a row.
@@ -162,7 +176,7 @@ func (n *Top) put(c stream.Context, r *stream.Record, row []byte) error {
 	}
 	sub := n.sub(by, r, row)
 	c.State().Put(stateRows, row, sub)
-	c.State().Put(stateIndex, sub, appendRecord(appendBlock(nil, value.Append(nil, by)), r))
+	c.State().Put(stateIndex, sub, appendRecord(appendByOf(nil, by), r))
 	return nil
 }
 
@@ -246,12 +260,12 @@ func (n *Top) compare(a, b ranked) int {
 	if by != 0 {
 		return by
 	}
-	t := compareInts(int64(a.record.Time), int64(b.record.Time))
+	t := compareInts(int64(a.time), int64(b.time))
 	if t == 0 {
-		t = compareInts(int64(a.record.Origin.Input), int64(b.record.Origin.Input))
+		t = compareInts(int64(a.at.Input), int64(b.at.Input))
 	}
 	if t == 0 {
-		t = compareInts(int64(a.record.Origin.Sequence), int64(b.record.Origin.Sequence))
+		t = compareInts(int64(a.at.Sequence), int64(b.at.Sequence))
 	}
 	if n.Latest {
 		t = -t
@@ -267,25 +281,30 @@ func loadRanked(sub, v []byte) (it ranked, err error) {
 	if it.by, err = value.Load(block); err != nil {
 		return it, err
 	}
-	it.sub = bytes.Clone(sub)
-	it.record, err = loadRecord(rest)
-	return it, err
+	if len(rest) < orderSize {
+		return it, errAccumulator
+	}
+	it.time, it.at = loadOrder(rest)
+	it.sub, it.v, it.size = bytes.Clone(sub), rest, weight(len(v))
+	return it, nil
 }
 
 // tell emits the ranks that have changed.
 func (n *Top) tell(c stream.Context, cause *stream.Record, before, after []ranked) error {
 	for i := range max(len(before), len(after)) {
-		if i < len(before) && i < len(after) && bytes.Equal(before[i].sub, after[i].sub) && (n.Row == nil || value.Equal(before[i].record.Value, after[i].record.Value)) {
+		if same, err := alike(before, after, i); err != nil || same {
+			if err != nil {
+				return err
+			}
 			continue
 		}
-		var of ranked
-		op := stream.Upsert
+		of, op := (*ranked)(nil), stream.Delete
 		if i < len(after) {
-			of = after[i]
+			of, op = &after[i], stream.Upsert
 		} else {
-			op, of = stream.Delete, before[i]
+			of = &before[i]
 		}
-		out, err := n.row(c, cause, of.record, i+1)
+		out, err := n.row(c, cause, of, i+1)
 		if err != nil {
 			return err
 		}
@@ -295,30 +314,57 @@ func (n *Top) tell(c stream.Context, cause *stream.Record, before, after []ranke
 	return nil
 }
 
+// alike tells whether a rank has the same row as before, with the same value.
+func alike(before, after []ranked, i int) (bool, error) {
+	if i >= len(before) || i >= len(after) || !bytes.Equal(before[i].sub, after[i].sub) {
+		return false, nil
+	}
+	if bytes.Equal(before[i].v, after[i].v) {
+		return true, nil
+	}
+	a, err := before[i].record()
+	if err != nil {
+		return false, err
+	}
+	b, err := after[i].record()
+	return err == nil && value.Equal(a.Value, b.Value), err
+}
+
 // row makes the record of a rank: its number, then the fields of what has it.
-func (n *Top) row(c stream.Context, cause, of *stream.Record, number int) (*stream.Record, error) {
-	list := []value.Field{{Name: "rank", Value: value.OfInt(int64(number))}}
-	if of.Value.Kind() == value.Object {
-		for i := range of.Value.Len() {
-			if f := of.Value.Field(i); f.Name != "rank" {
-				list = append(list, f)
+func (n *Top) row(c stream.Context, cause *stream.Record, of *ranked, number int) (*stream.Record, error) {
+	record, err := of.record()
+	if err != nil {
+		return nil, err
+	}
+	rank, v := value.OfInt(int64(number)), record.Value
+	names, values := of.names, make([]value.Value, 1, v.Len()+2)
+	values[0] = rank
+	switch {
+	case v.Kind() != value.Object:
+		names, values = []string{"rank", "value"}, append(values, v)
+	case names == nil:
+		names = append(make([]string, 0, v.Len()+1), "rank")
+		for i := range v.Len() {
+			if f := v.Field(i); f.Name != "rank" {
+				names, values = append(names, f.Name), append(values, f.Value)
 			}
 		}
-	} else {
-		list = append(list, value.Field{Name: "value", Value: of.Value})
-	}
-	parts := []value.Value{list[0].Value}
-	if len(c.Key()) > 0 {
-		k, _, err := value.FromKey(c.Key())
-		if err != nil {
-			return nil, fmt.Errorf("a record's key: %w", err)
+		of.names = names
+	default:
+		for i := range v.Len() {
+			if f := v.Field(i); f.Name != "rank" {
+				values = append(values, f.Value)
+			}
 		}
-		parts = []value.Value{k, list[0].Value}
 	}
-	return &stream.Record{
-		Key: value.AppendKey(nil, value.OfList(parts)), Time: cause.Time, Origin: cause.Origin,
-		Value: value.OfObject(list...),
-	}, nil
+	var space [16]byte
+	key := value.AppendKey(space[:0], rank)
+	if len(c.Key()) > 0 {
+		key = value.AppendListKey(make([]byte, 0, len(c.Key())+len(key)+2), c.Key(), key)
+	} else {
+		key = value.AppendListKey(nil, key)
+	}
+	return &stream.Record{Key: key, Time: cause.Time, Origin: cause.Origin, Value: value.OfFields(names, values)}, nil
 }
 
 // OnTimer implements stream.Node.

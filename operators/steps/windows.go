@@ -102,29 +102,31 @@ func (n *Windows) lastEnd(pane stream.Time) stream.Time {
 
 // Process implements stream.Node.
 func (n *Windows) Process(c stream.Context, _ int, r *stream.Record) error {
-	k := n.clock()
-	t := k.at(c, r)
+	by := n.clock()
+	t := by.at(c, r)
 	pane := floor(t, int64(n.Offset), n.pane())
 	last := n.lastEnd(pane)
-	if k.passed(c, add(last, int64(n.Allow))) {
+	if by.passed(c, add(last, int64(n.Allow))) {
 		c.Side(stream.SideLate, r, "its windows are closed")
 		return nil
 	}
 	n.sub = appendTime(n.sub[:0], pane)
 	sub := n.sub
-	old, there := c.State().Get(stateWindows, sub)
-	row, err := n.all().loadOrNew(old, there)
+	k, there, err := n.load(c, sub)
 	if err != nil {
 		return err
 	}
-	if err := n.all().take(row, c, r); err != nil {
+	if err := n.all().take(k.row, c, r); err != nil {
 		return err
 	}
-	c.State().Put(stateWindows, sub, row.append(make([]byte, 0, max(len(old)+8, 16))))
+	b := k.row.append(make([]byte, 0, max(k.size+8, 16)))
+	k.size = len(b)
+	c.State().Put(stateWindows, sub, b)
+	c.Cache(stateWindows, sub, k, n.all().weight(k.size))
 	if !there {
 		for end := last; end > pane; end = add(end, -int64(n.Every)) {
-			if !k.passed(c, add(end, int64(n.Allow))) {
-				c.SetTimer(k.timer(add(end, int64(n.Allow)), ""))
+			if !by.passed(c, add(end, int64(n.Allow))) {
+				c.SetTimer(by.timer(add(end, int64(n.Allow)), ""))
 			}
 		}
 	}
@@ -132,6 +134,17 @@ func (n *Windows) Process(c stream.Context, _ int, r *stream.Record) error {
 		return n.changed(c, pane, last, r.Origin)
 	}
 	return nil
+}
+
+// load returns what state says of a pane, and whether it says something.
+func (n *Windows) load(c stream.Context, sub []byte) (k *kept, there bool, err error) {
+	if k, there = c.Cached(stateWindows, sub).(*kept); there {
+		return k, true, nil
+	}
+	b, there := c.State().Get(stateWindows, sub)
+	k = &kept{size: len(b)}
+	k.row, err = n.all().loadOrNew(b, there)
+	return k, there, err
 }
 
 // changed emits the windows a pane is in that are still open, first to last.
@@ -208,7 +221,9 @@ func (n *Windows) OnTimer(c stream.Context, t stream.Timer) error {
 		c.State().Delete("shown", appendTime(nil, end))
 	}
 	next := add(end, int64(n.Every)-int64(n.Size))
-	remove(c.State(), stateWindows, nil, appendTime(nil, next))
+	for _, sub := range remove(c.State(), stateWindows, nil, appendTime(nil, next)) {
+		c.Cache(stateWindows, sub, nil, 0)
+	}
 	return nil
 }
 

@@ -116,6 +116,16 @@ type Context interface {
 	State() State
 	Key() []byte
 
+	// Cached returns the object that Cache has kept under a name and sub of the current
+	// key, nil where there is none (any more). Who takes it may change it, if state is
+	// changed alike in the same call.
+	Cached(name string, sub []byte) any
+	// Cache keeps what a node has made of its state, of about as many bytes, so that it
+	// need not be read again; nil: what is kept is wrong now. It is kept as long as there
+	// is room, and not where an error undoes the call: a node must come to the same
+	// without it.
+	Cache(name string, sub []byte, obj any, bytes int)
+
 	// SetTimer sets a timer of the current key. Setting the same one again changes
 	// nothing. One that is due already fires next.
 	SetTimer(t Timer)

@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"runtime/pprof"
 	"slices"
 	"strings"
 	"syscall"
@@ -19,7 +20,19 @@ func main() {
 	only := flag.String("queries", "", "names with commas between them; default: all")
 	seed := flag.Uint64("seed", 1, "of the events")
 	nodes := flag.Int("nodes", 0, "through so many broker processes instead, 1, 3 or 5, with as many replicas")
+	profile := flag.String("cpuprofile", "", "a file for a profile of what runs in this process")
 	flag.Parse()
+	if *profile != "" {
+		f, err := os.Create(*profile)
+		if err == nil {
+			err = pprof.StartCPUProfile(f)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "nexmark:", err)
+			os.Exit(1)
+		}
+		defer pprof.StopCPUProfile()
+	}
 	if *nodes > 0 {
 		if *nodes != 1 && *nodes != 3 && *nodes != 5 {
 			fmt.Fprintln(os.Stderr, "nexmark: -nodes is 1, 3 or 5")

@@ -67,6 +67,15 @@ func AppendKey(dst []byte, v Value) []byte {
 	return append(dst, tagEnd)
 }
 
+// AppendListKey appends what AppendKey makes of a list, given what it makes of the items.
+func AppendListKey(dst []byte, items ...[]byte) []byte {
+	dst = append(dst, tagList)
+	for _, item := range items {
+		dst = append(dst, item...)
+	}
+	return append(dst, tagEnd)
+}
+
 func appendDouble(dst []byte, f float64) []byte {
 	if f == math.Trunc(f) {
 		switch {

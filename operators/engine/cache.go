@@ -8,7 +8,7 @@ package engine
 // old one, and what nobody has asked for since then goes.
 type cache struct {
 	young, old map[string]*cached
-	bytes      int    // of young
+	bytes      int // of young
 	touched    []*cached
 	seq        uint64 // the step after which it is as the state
 }

@@ -223,7 +223,29 @@ func (c *compiler) joinKey(st *Step, side string, by Expr, from []*outlet) *outl
 	return out
 }
 
+// storedFields is which fields of a join's sides its results look at.
+func storedFields(as []steps.Named) (stored [2][]string) {
+	for port, side := range []string{"left", "right"} {
+		fields, all := map[string]bool{}, len(as) == 0
+		for _, f := range as {
+			if f.Expr == nil {
+				return stored // a problem was told
+			}
+			names, whole := f.Expr.Under(side)
+			all = all || whole
+			for _, name := range names {
+				fields[name] = true
+			}
+		}
+		if !all {
+			stored[port] = append([]string{}, sortedNames(fields)...)
+		}
+	}
+	return stored
+}
+
 func (c *compiler) joinNode(st *Step, b *Join, p steps.Pairing, l, r *outlet) (stream.Node, stream.Class, time.Duration) {
+	p.Stored = storedFields(p.As)
 	switch {
 	case b.Table && !r.changelog:
 		c.problem(b.With.At, "%s is no table: its records replace nothing; make it one with a table step, or table: true at the input", r.name)

@@ -94,6 +94,12 @@ func (r *reading) node(n *graph.Node) {
 		passes = r.aggregation(&s.Aggregation)
 	case *steps.Running:
 		passes = r.aggregation(&s.Aggregation)
+	case *steps.Join:
+		passes = r.pairing(&s.Pairing)
+	case *steps.Lookup:
+		passes = r.pairing(&s.Pairing)
+	case *steps.Merge:
+		passes = r.pairing(&s.Pairing)
 	default: // it keeps whole records, or may do anything
 		r.whole = true
 	}
@@ -125,6 +131,17 @@ func (r *reading) named(fields []steps.Named) {
 func (r *reading) aggregation(g *steps.Aggregation) (passes bool) {
 	for _, a := range g.Aggregates {
 		r.looks(a.Arg, a.By)
+	}
+	return false
+}
+
+// pairing is of what makes results of two records; which side this one is isn't told.
+func (r *reading) pairing(p *steps.Pairing) (passes bool) {
+	for _, stored := range p.Stored {
+		r.whole = r.whole || stored == nil
+		for _, name := range stored {
+			r.fields[name] = true
+		}
 	}
 	return false
 }

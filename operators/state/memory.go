@@ -26,7 +26,7 @@ func NewMemory() *Memory { return &Memory{tree: new(btree.Map[string, []byte])} 
 func (m *Memory) Get(key []byte) ([]byte, bool, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	v, ok := m.tree.Get(unsafe.String(unsafe.SliceData(key), len(key))) // only looked at
+	v, ok := m.tree.Get(keyText(key))
 	return v, ok, nil
 }
 
@@ -69,11 +69,17 @@ func (m *Memory) Scan(from, to []byte, f func(key, v []byte) bool) error {
 }
 
 func scan(t *btree.Map[string, []byte], from, to []byte, f func(key, v []byte) bool) {
-	end := string(to)
-	t.Ascend(string(from), func(k string, v []byte) bool {
-		return (to == nil || k < end) && f([]byte(k), v)
+	end := keyText(to)
+	t.Ascend(keyText(from), func(k string, v []byte) bool {
+		return (to == nil || k < end) && f(raw(k), v)
 	})
 }
+
+// keyText is bytes that are only looked at as a string, raw a string's bytes, which nobody may
+// change.
+func keyText(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
+
+func raw(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)) }
 
 // Apply implements Store. The values are kept: delta must not be changed any more.
 func (m *Memory) Apply(delta []byte, seq uint64) error {

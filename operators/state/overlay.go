@@ -18,7 +18,8 @@ type Overlay struct {
 	index   map[string]int32 // of entries
 	entries []entry          // each key once, in the order of its first write
 	tree    btree.Map[string, int32]
-	sorted  int // how many entries are in tree
+	sorted  int         // how many entries are in tree
+	scans   []*scanning // that are under way
 	undo    []change
 	bytes   int64 // of what was written
 	failed  error // the first failure of what is below
@@ -82,6 +83,7 @@ func (o *Overlay) Put(key, v []byte) { o.write(key, written{v, present}) }
 func (o *Overlay) Delete(key []byte) { o.write(key, written{nil, deleted}) }
 
 func (o *Overlay) write(key []byte, w written) {
+	o.settle()
 	at, ok := o.index[string(key)]
 	if !ok {
 		at = int32(len(o.entries))
@@ -91,6 +93,15 @@ func (o *Overlay) write(key []byte, w written) {
 	}
 	o.undo = append(o.undo, change{at, o.entries[at].written})
 	o.set(at, w)
+}
+
+// settle has scans that are under way see what there is now, whatever is written from now on.
+func (o *Overlay) settle() {
+	for _, s := range o.scans {
+		if !s.all {
+			s.take(0)
+		}
+	}
 }
 
 func (o *Overlay) set(at int32, w written) {
@@ -117,6 +128,7 @@ func (o *Overlay) Forget() { o.undo = o.undo[:0] }
 
 // Rollback undoes what was written since a mark.
 func (o *Overlay) Rollback(mark int) {
+	o.settle()
 	for i := len(o.undo) - 1; i >= mark; i-- {
 		o.set(o.undo[i].at, o.undo[i].was)
 	}
@@ -136,8 +148,8 @@ func (o *Overlay) First(from, to []byte) (key, v []byte, ok bool, err error) {
 	o.order()
 	for {
 		own, found := int32(-1), ""
-		o.tree.Ascend(string(from), func(k string, at int32) bool {
-			if to != nil && k >= string(to) {
+		o.tree.Ascend(keyText(from), func(k string, at int32) bool {
+			if to != nil && k >= keyText(to) {
 				return false
 			}
 			if o.entries[at].is == untouched {
@@ -155,7 +167,7 @@ func (o *Overlay) First(from, to []byte) (key, v []byte, ok bool, err error) {
 			return key, v, ok, nil
 		}
 		if o.entries[own].is == present {
-			return []byte(found), o.entries[own].v, true, nil
+			return raw(found), o.entries[own].v, true, nil
 		}
 		from = append([]byte(found), 0)
 	}
@@ -164,32 +176,23 @@ func (o *Overlay) First(from, to []byte) (key, v []byte, ok bool, err error) {
 // Scan implements Reader: what is below, changed by what was written. f may write:
 // it sees what was there when Scan began.
 func (o *Overlay) Scan(from, to []byte, f func(key, v []byte) bool) error {
-	type pair struct {
-		key string
-		w   written
-	}
-	var own []pair
-	end := string(to)
 	o.order()
-	o.tree.Ascend(string(from), func(k string, at int32) bool {
-		if to != nil && k >= end {
-			return false
-		}
-		if w := o.entries[at].written; w.is != untouched {
-			own = append(own, pair{k, w})
-		}
-		return true
-	})
+	own := scanning{o: o, from: keyText(from), to: keyText(to), open: to == nil}
+	o.scans = append(o.scans, &own)
+	defer func() { o.scans = o.scans[:len(o.scans)-1] }()
 	more := true
 	// give hands over what was written before key, and tells whether key itself was.
 	give := func(key []byte, last bool) (mine bool) {
-		for more && len(own) > 0 && (last || own[0].key <= string(key)) {
-			p := own[0]
-			own = own[1:]
-			if p.w.is == present {
-				more = f([]byte(p.key), p.w.v)
+		for more {
+			p, ok := own.next()
+			if !ok || !last && p.key > keyText(key) {
+				return false
 			}
-			if !last && p.key == string(key) {
+			own.at++
+			if p.w.is == present {
+				more = f(raw(p.key), p.w.v)
+			}
+			if !last && p.key == keyText(key) {
 				return true
 			}
 		}
@@ -206,6 +209,54 @@ func (o *Overlay) Scan(from, to []byte, f func(key, v []byte) bool) error {
 		give(nil, true)
 	}
 	return err
+}
+
+// scanning is a scan of what an overlay has written. It takes a handful at a time, since
+// many look at the first only, and all of the rest in front of a write.
+type scanning struct {
+	o        *Overlay
+	from, to string
+	open     bool // there is no to
+	own      []pair
+	at       int // in own
+	all      bool
+}
+
+type pair struct {
+	key string
+	w   written
+}
+
+// next returns the next pair, which stays the next until at goes on.
+func (s *scanning) next() (pair, bool) {
+	if s.at == len(s.own) && !s.all {
+		s.own, s.at = s.own[:0], 0
+		s.take(8)
+	}
+	if s.at == len(s.own) {
+		return pair{}, false
+	}
+	return s.own[s.at], true
+}
+
+// take takes up to most more; 0: all there are.
+func (s *scanning) take(most int) {
+	n := 0
+	s.all = true
+	s.o.tree.Ascend(s.from, func(k string, at int32) bool {
+		if !s.open && k >= s.to {
+			return false
+		}
+		if most > 0 && n == most {
+			s.from, s.all = k, false
+			return false
+		}
+		if w := s.o.entries[at].written; w.is != untouched {
+			s.own = append(s.own, pair{k, w})
+			n++
+		}
+		return true
+	})
 }
 
 // Delta returns what was written, as bytes that are the same wherever the same was.

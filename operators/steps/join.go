@@ -2,6 +2,10 @@ package steps
 
 import (
 	"bytes"
+	"encoding/binary"
+	"math"
+	"slices"
+	"sort"
 	"time"
 
 	"github.com/heraldmq/herald/operators/stream"
@@ -31,6 +35,8 @@ var sideNames = [2]string{"l", "r"}
 type Pairing struct {
 	Kind JoinKind
 	As   []Named
+	// Stored is by side which fields of a record are kept for As; nil: all.
+	Stored [2][]string
 }
 
 // pair makes a result of the two sides, one of which may be nil.
@@ -92,36 +98,180 @@ func (n *Join) Process(c stream.Context, port int, r *stream.Record) error {
 		return nil
 	}
 	from, to := n.reach(port, r.Time)
-	type partner struct {
-		sub, v []byte
+	other, err := n.side(c, 1-port, from, to)
+	if err != nil {
+		return err
 	}
-	var partners []partner
-	c.State().Scan(sideNames[1-port], appendTime(nil, from), appendTime(nil, add(to, 1)), func(sub, v []byte) bool {
-		partners = append(partners, partner{bytes.Clone(sub), v})
-		return true
-	})
-	for _, p := range partners {
-		other, err := loadRecord(p.v[1:])
+	matched := false
+	for i, end := other.between(from, to); i < end; i++ {
+		matched = true
+		p := &other.entries[i]
+		record, err := p.record()
 		if err != nil {
 			return err
 		}
-		if err := n.emit(c, port, r, other, to); err != nil {
+		if err := n.emit(c, port, r, record, to); err != nil {
 			return err
 		}
-		if n.keeps(1-port) && p.v[0] == 0 {
+		if n.keeps(1-port) && !p.matched {
 			v := bytes.Clone(p.v)
-			v[0] = 1
+			v[0], p.matched, p.v = 1, true, v
 			c.State().Put(sideNames[1-port], p.sub, v)
 		}
 	}
-	matched := byte(0)
-	if len(partners) > 0 {
-		matched = 1
+	return n.store(c, port, r, add(to, 1), matched)
+}
+
+// store keeps a record until a time. What is kept of a side has a timer: where it must be
+// told in time that a record has no partner, one for when the first is over; else any.
+func (n *Join) store(c stream.Context, port int, r *stream.Record, until stream.Time, matched bool) error {
+	mine, err := n.side(c, port, r.Time, r.Time)
+	if err != nil {
+		return err
 	}
-	order := appendOrder(make([]byte, 0, orderSize+4), r.Time, r.Origin)
-	keep(c.State(), sideNames[port], order, appendRecord([]byte{matched}, r))
-	c.SetTimer(stream.Timer{Kind: stream.EventTime, At: add(to, 1), Name: sideNames[port]})
+	e := joined{time: r.Time, matched: matched, v: make([]byte, 1, 96)}
+	if matched {
+		e.v[0] = 1
+	}
+	stored := *r
+	stored.Value = projected(r.Value, n.Stored[port])
+	e.v = appendRecord(e.v, &stored)
+	e.sub = binary.BigEndian.AppendUint32(appendOrder(make([]byte, 0, orderSize+4), r.Time, r.Origin), 0)
+	at, taken := mine.find(e.sub)
+	for number := uint32(1); taken; number++ {
+		binary.BigEndian.PutUint32(e.sub[orderSize:], number)
+		at, taken = mine.find(e.sub)
+	}
+	front, none := at == 0, len(mine.entries) == 0
+	if mine.part && front {
+		front, none = first(c, port, e.sub)
+	}
+	if front && (none || n.keeps(port)) {
+		c.SetTimer(stream.Timer{Kind: stream.EventTime, At: until, Name: sideNames[port]})
+	}
+	c.State().Put(sideNames[port], e.sub, e.v)
+	if mine.part {
+		return nil
+	}
+	mine.entries = slices.Insert(mine.entries, at, e)
+	mine.bytes += weight(len(e.v))
+	mine.keep(c, port)
 	return nil
+}
+
+// first tells whether a sub comes in front of all there are, and whether there is none.
+func first(c stream.Context, port int, sub []byte) (front, none bool) {
+	front, none = true, true
+	c.State().Scan(sideNames[port], nil, nil, func(least, _ []byte) bool {
+		front, none = bytes.Compare(sub, least) < 0, false
+		return false
+	})
+	return front, none
+}
+
+// side is the records of one side of a key that are kept, in order.
+type side struct {
+	entries []joined
+	bytes   int
+	part    bool // there are so many that only those asked for are read
+}
+
+// sideMax is how many records of a side are kept at hand.
+const sideMax = 4096
+
+// keep keeps what was read of a side, or that it is too much.
+func (s *side) keep(c stream.Context, port int) {
+	if len(s.entries) > sideMax {
+		s = &side{part: true}
+	}
+	c.Cache(sideNames[port], nil, s, s.bytes)
+}
+
+// joined is a record that is kept. Under its sub is whether it has had a partner, then the
+// record.
+type joined struct {
+	time    stream.Time
+	sub, v  []byte
+	matched bool
+	read    *stream.Record // once it was asked for
+}
+
+func (e *joined) record() (_ *stream.Record, err error) {
+	if e.read == nil {
+		e.read, err = loadRecord(e.v[1:])
+	}
+	return e.read, err
+}
+
+// side returns the records of a side, at least those from from to to.
+func (n *Join) side(c stream.Context, port int, from, to stream.Time) (*side, error) {
+	s, ok := c.Cached(sideNames[port], nil).(*side)
+	if ok && !s.part {
+		return s, nil
+	}
+	if !ok {
+		s = &side{}
+		if err := s.read(c, port, nil, nil, sideMax+1); err != nil {
+			return nil, err
+		}
+		if s.keep(c, port); len(s.entries) <= sideMax {
+			return s, nil
+		}
+	}
+	s = &side{part: true}
+	var end []byte
+	if to < stream.TimeMax {
+		end = appendTime(nil, to+1)
+	}
+	return s, s.read(c, port, appendTime(nil, from), end, math.MaxInt)
+}
+
+// read reads up to most records.
+func (s *side) read(c stream.Context, port int, from, to []byte, most int) (err error) {
+	c.State().Scan(sideNames[port], from, to, func(sub, v []byte) bool {
+		if len(sub) < orderSize || len(v) == 0 {
+			err = errAccumulator
+			return false
+		}
+		at, _ := loadOrder(sub)
+		s.entries = append(s.entries, joined{time: at, sub: sub, v: v, matched: v[0] == 1})
+		s.bytes += weight(len(v))
+		return len(s.entries) < most
+	})
+	return err
+}
+
+// between returns which records are from from to to, both inclusive; end is behind them.
+func (s *side) between(from, to stream.Time) (begin, end int) {
+	after := func(t stream.Time) int {
+		return sort.Search(len(s.entries), func(i int) bool { return s.entries[i].time >= t })
+	}
+	if begin, end = after(from), len(s.entries); to < stream.TimeMax {
+		end = after(to + 1)
+	}
+	return begin, end
+}
+
+// find returns where a sub is, or belongs.
+func (s *side) find(sub []byte) (at int, there bool) {
+	if n := len(s.entries); n == 0 || bytes.Compare(s.entries[n-1].sub, sub) < 0 {
+		return n, false // most come in order
+	}
+	return slices.BinarySearchFunc(s.entries, sub, func(e joined, sub []byte) int { return bytes.Compare(e.sub, sub) })
+}
+
+// projected is an object's fields that are looked at; nil: all.
+func projected(v value.Value, fields []string) value.Value {
+	if fields == nil || v.Kind() != value.Object {
+		return v
+	}
+	names, values := make([]string, 0, len(fields)), make([]value.Value, 0, len(fields))
+	for _, name := range fields {
+		if f, ok := v.Get(name); ok {
+			names, values = append(names, name), append(values, f)
+		}
+	}
+	return value.OfFields(names, values)
 }
 
 // keeps tells whether a side's records without a partner give results.
@@ -149,31 +299,63 @@ func (n *Join) OnTimer(c stream.Context, t stream.Timer) error {
 	if t.Name == sideNames[portRight] {
 		port = portRight
 	}
-	var over [][]byte
-	var err error
-	c.State().Scan(t.Name, nil, nil, func(sub, v []byte) bool {
-		at, _ := loadOrder(sub)
-		_, to := n.reach(port, at)
-		if add(to, 1) > t.At {
-			return false
-		}
-		over = append(over, bytes.Clone(sub))
-		if v[0] == 1 || !n.keeps(port) {
-			return true
-		}
-		var r *stream.Record
-		if r, err = loadRecord(v[1:]); err == nil {
-			err = n.emit(c, port, r, nil, to)
-		}
-		return err == nil
-	})
+	s, err := n.side(c, port, stream.TimeMin, t.At)
 	if err != nil {
 		return err
 	}
-	for _, sub := range over {
-		c.State().Delete(t.Name, sub)
+	over := 0
+	for ; over < len(s.entries); over++ {
+		e := &s.entries[over]
+		_, to := n.reach(port, e.time)
+		if add(to, 1) > t.At {
+			break
+		}
+		c.State().Delete(t.Name, e.sub)
+		s.bytes -= weight(len(e.v))
+		if e.matched || !n.keeps(port) {
+			continue
+		}
+		r, err := e.record()
+		if err != nil {
+			return err
+		}
+		if err := n.emit(c, port, r, nil, to); err != nil {
+			return err
+		}
+	}
+	s.entries = slices.Delete(s.entries, 0, over)
+	if s.part { // maybe it isn't any more
+		c.Cache(t.Name, nil, nil, 0)
+		*s = side{}
+		if err := s.read(c, port, nil, nil, 1); err != nil {
+			return err
+		}
+	} else {
+		s.keep(c, port)
+	}
+	if len(s.entries) > 0 {
+		c.SetTimer(stream.Timer{Kind: stream.EventTime, At: n.next(port, s.entries[0].time, t.At), Name: t.Name})
 	}
 	return nil
+}
+
+// next is when what is over is removed after a moment, where the first of what is left is of
+// a time. Where nobody sees when they go they wait for others, for as long as they are kept
+// anyway, or a second.
+func (n *Join) next(port int, first, now stream.Time) stream.Time {
+	_, to := n.reach(port, first)
+	at := add(to, 1)
+	if n.keeps(port) {
+		return at
+	}
+	width := n.After
+	if n.Window > 0 {
+		width = n.Window
+	} else if port == portRight {
+		width = n.Before
+	}
+	width = max(width, time.Second)
+	return max(at, add(floor(now, 0, int64(width)), int64(width)))
 }
 
 // Lookup joins each record of the left with the row of its key in the table on the
@@ -187,7 +369,7 @@ type Lookup struct {
 // Process implements stream.Node.
 func (n *Lookup) Process(c stream.Context, port int, r *stream.Record) error {
 	if port == portRight {
-		return setRow(c, port, r)
+		return n.setRow(c, port, r)
 	}
 	row, err := getRow(c, portRight)
 	if err != nil {
@@ -207,21 +389,31 @@ func (n *Lookup) Process(c stream.Context, port int, r *stream.Record) error {
 	return nil
 }
 
-func setRow(c stream.Context, port int, r *stream.Record) error {
+func (p *Pairing) setRow(c stream.Context, port int, r *stream.Record) error {
+	c.Cache(sideNames[port], nil, nil, 0)
 	if r.Op == stream.Delete {
 		c.State().Delete(sideNames[port], nil)
 		return nil
 	}
-	c.State().Put(sideNames[port], nil, appendRecord(nil, r))
+	stored := *r
+	stored.Value = projected(r.Value, p.Stored[port])
+	c.State().Put(sideNames[port], nil, appendRecord(nil, &stored))
 	return nil
 }
 
 func getRow(c stream.Context, port int) (*stream.Record, error) {
+	if r, ok := c.Cached(sideNames[port], nil).(*stream.Record); ok {
+		return r, nil
+	}
 	b, there := c.State().Get(sideNames[port], nil)
 	if !there {
 		return nil, nil
 	}
-	return loadRecord(b)
+	r, err := loadRecord(b)
+	if err == nil {
+		c.Cache(sideNames[port], nil, r, weight(len(b)))
+	}
+	return r, err
 }
 
 // Merge joins two tables by key: a changelog of the rows that both make, with an update
@@ -237,7 +429,7 @@ func (n *Merge) Process(c stream.Context, port int, r *stream.Record) error {
 	if err != nil {
 		return err
 	}
-	if err := setRow(c, port, r); err != nil {
+	if err := n.setRow(c, port, r); err != nil {
 		return err
 	}
 	after, err := n.result(c, r)

@@ -37,6 +37,7 @@ package expr
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"cel.dev/cel-go/cel"
@@ -138,6 +139,9 @@ type uses struct {
 	whole  bool     // the payload, not only fields of it
 	fields []string // of the payload, each once
 	needs  []string // those whose absence is an error
+
+	bare  []string            // fields that are looked at as such
+	under map[string][]string // those of which only fields are, and which
 }
 
 // Compile compiles an expression. The error is an *Error.
@@ -197,6 +201,12 @@ func (p *Program) UsesClock() bool { return p.uses.clock }
 // Fields returns which fields of the payload the expression looks at, each once; whole
 // is true where it looks at the payload as such, so that all may matter.
 func (p *Program) Fields() (names []string, whole bool) { return p.uses.fields, p.uses.whole }
+
+// Under returns which fields of a field of the payload the expression looks at; whole is
+// true where it looks at that as such.
+func (p *Program) Under(name string) (names []string, whole bool) {
+	return p.uses.under[name], p.uses.whole || slices.Contains(p.uses.bare, name)
+}
 
 // Needs returns the fields of the payload without which the expression is an error,
 // unless what is around them forgives it.

@@ -55,6 +55,7 @@ func (e *Env) bindFields(tree *ast.AST) uses {
 			case !e.known[name] && !hidden(name):
 				u.payload = true
 				u.field(name, true)
+				u.bare = append(u.bare, name)
 				next++
 				x.SetKindCase(f.NewSelect(x.ID(), f.NewIdent(next, "this"), name))
 			}
@@ -62,9 +63,15 @@ func (e *Env) bindFields(tree *ast.AST) uses {
 			if of := x.AsSelect().Operand(); of.Kind() == ast.IdentKind && of.AsIdent() == "this" {
 				u.payload = true
 				u.field(x.AsSelect().FieldName(), !x.AsSelect().IsTestOnly())
+				u.bare = append(u.bare, x.AsSelect().FieldName())
 				return
 			}
+			bare := len(u.bare)
 			walk(x.AsSelect().Operand(), bound)
+			if of := x.AsSelect().Operand(); bare+1 == len(u.bare) && isField(of) { // of one field only a field
+				u.below(u.bare[bare], x.AsSelect().FieldName())
+				u.bare = u.bare[:bare]
+			}
 		case ast.CallKind:
 			c := x.AsCall()
 			if c.IsMemberFunction() {
@@ -98,6 +105,25 @@ func (e *Env) bindFields(tree *ast.AST) uses {
 	}
 	walk(tree.Expr(), nil)
 	return u
+}
+
+// isField tells whether an expression is a field of the payload, bound or said so.
+func isField(x ast.Expr) bool {
+	if x.Kind() != ast.SelectKind {
+		return false
+	}
+	of := x.AsSelect().Operand()
+	return of.Kind() == ast.IdentKind && of.AsIdent() == "this"
+}
+
+// below notes a field of a field of the payload.
+func (u *uses) below(field, name string) {
+	if u.under == nil {
+		u.under = map[string][]string{}
+	}
+	if !slices.Contains(u.under[field], name) {
+		u.under[field] = append(u.under[field], name)
+	}
 }
 
 // field notes a field of the payload.

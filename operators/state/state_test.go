@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -198,4 +199,44 @@ func FuzzEachChange(f *testing.F) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// A scan gives what was there when it began, whatever is written, undone and scanned on
+// the way.
+func TestAScanSeesWhatWasThereWhenItBegan(t *testing.T) {
+	o := state.NewOverlay(state.NewMemory())
+	const n = 50
+	key := func(i int) []byte { return fmt.Appendf(nil, "k%02d", i) }
+	for i := range n {
+		o.Put(key(i), []byte("old"))
+	}
+	mark := o.Mark()
+	seen := 0
+	err := o.Scan(nil, nil, func(k, v []byte) bool {
+		if string(k) != string(key(seen)) || string(v) != "old" {
+			t.Fatalf("%s = %s, want %s", k, v, key(seen))
+		}
+		switch seen {
+		case 3:
+			for i := range n {
+				o.Put(key(i), []byte("new"))
+			}
+			o.Put([]byte("k10a"), []byte("new"))
+		case 20:
+			o.Rollback(mark)
+			o.Delete(key(30))
+		}
+		inner := 0
+		if err := o.Scan(key(n-5), nil, func(_, _ []byte) bool { inner++; return true }); err != nil || inner != 5 {
+			t.Fatalf("%d keys in a scan within: %v", inner, err)
+		}
+		seen++
+		return true
+	})
+	if err != nil || seen != n {
+		t.Errorf("%d keys of %d: %v", seen, n, err)
+	}
+	if got := strings.Count(dump(t, o, nil, nil), "old"); got != n-1 {
+		t.Errorf("%d keys are as before, want %d", got, n-1)
+	}
 }

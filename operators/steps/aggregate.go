@@ -174,42 +174,65 @@ func (r row) append(dst []byte) []byte {
 
 // result makes the record's value: the key's fields, then window_start and window_end
 // where there is a window, then the aggregates.
-func (all aggregates) result(r row, key []byte, keyNames []string, start, end *stream.Time) (value.Value, error) {
-	list, err := keyFields(key, keyNames)
+func (g *Aggregation) result(r row, key []byte, start, end *stream.Time) (value.Value, error) {
+	values, err := keyValues(make([]value.Value, 0, len(g.KeyNames)+2+len(r)), key, g.KeyNames)
 	if err != nil {
 		return value.Value{}, err
 	}
+	keyed, form := len(values) > 0, 0
+	for bit, is := range []bool{keyed, start != nil, end != nil} {
+		if is {
+			form |= 1 << bit
+		}
+	}
 	if start != nil {
-		list = append(list, value.Field{Name: "window_start", Value: value.OfNanos(int64(*start))})
+		values = append(values, value.OfNanos(int64(*start)))
 	}
 	if end != nil {
-		list = append(list, value.Field{Name: "window_end", Value: value.OfNanos(int64(*end))})
+		values = append(values, value.OfNanos(int64(*end)))
 	}
-	for i := range all {
-		list = append(list, value.Field{Name: all[i].Name, Value: r[i].result()})
+	for i := range r {
+		values = append(values, r[i].result())
 	}
-	return value.OfObject(list...), nil
+	s := &g.shapes[form]
+	if s.names == nil {
+		s.set(g.names(keyed, start != nil, end != nil))
+	}
+	return s.of(values), nil
 }
 
-// keyFields returns a key as fields. A composite key is a list with a name for each.
-func keyFields(key []byte, names []string) ([]value.Field, error) {
+func (g *Aggregation) names(keyed, start, end bool) []string {
+	names := []string{}
+	if keyed {
+		names = append(names, g.KeyNames...)
+	}
+	if start {
+		names = append(names, "window_start")
+	}
+	if end {
+		names = append(names, "window_end")
+	}
+	for i := range g.Aggregates {
+		names = append(names, g.Aggregates[i].Name)
+	}
+	return names
+}
+
+// keyValues appends the fields of a key. A composite key is a list with a name for each.
+func keyValues(dst []value.Value, key []byte, names []string) ([]value.Value, error) {
 	if len(key) == 0 || len(names) == 0 {
-		return nil, nil
+		return dst, nil
 	}
 	v, _, err := value.FromKey(key)
 	if err != nil {
 		return nil, fmt.Errorf("a record's key: %w", err)
 	}
 	if len(names) == 1 {
-		return []value.Field{{Name: names[0], Value: v}}, nil
+		return append(dst, v), nil
 	}
 	parts := v.List()
 	if len(parts) != len(names) {
 		return nil, fmt.Errorf("a record's key has %d parts instead of %d", len(parts), len(names))
 	}
-	list := make([]value.Field, len(names))
-	for i := range names {
-		list[i] = value.Field{Name: names[i], Value: parts[i]}
-	}
-	return list, nil
+	return append(dst, parts...), nil
 }

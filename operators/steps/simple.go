@@ -3,6 +3,7 @@ package steps
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/heraldmq/herald/operators/stream"
 	"github.com/heraldmq/herald/topics/expr"
@@ -80,17 +81,49 @@ type Named struct {
 	Expr *expr.Program
 }
 
+// shape is the names of an object that a step makes again and again; the step makes it of
+// what it is configured with, once.
+type shape struct {
+	names []string
+	twice bool // a name is there twice: the last counts
+}
+
+func (s *shape) set(names []string) {
+	s.names = names
+	for i, name := range names {
+		s.twice = s.twice || slices.Contains(names[:i], name)
+	}
+}
+
+// of makes the object of as many values.
+func (s *shape) of(values []value.Value) value.Value {
+	if !s.twice {
+		return value.OfFields(s.names, values)
+	}
+	list := make([]value.Field, len(values))
+	for i, v := range values {
+		list[i] = value.Field{Name: s.names[i], Value: v}
+	}
+	return value.OfObject(list...)
+}
+
 // object evaluates fields to an object.
-func object(fields []Named, c stream.Context, r *stream.Record) (value.Value, error) {
-	list := make([]value.Field, len(fields))
+func object(s *shape, fields []Named, c stream.Context, r *stream.Record) (value.Value, error) {
+	if s.names == nil {
+		names := make([]string, len(fields))
+		for i := range fields {
+			names[i] = fields[i].Name
+		}
+		s.set(names)
+	}
+	values := make([]value.Value, len(fields))
 	for i := range fields {
-		f, err := eval(fields[i].Expr, c, r)
-		if err != nil {
+		var err error
+		if values[i], err = eval(fields[i].Expr, c, r); err != nil {
 			return value.Value{}, fmt.Errorf("%s: %w", fields[i].Name, err)
 		}
-		list[i] = value.Field{Name: fields[i].Name, Value: f}
 	}
-	return value.OfObject(list...), nil
+	return s.of(values), nil
 }
 
 // Map replaces the value: by an object of Fields or, where Whole is set, by its result.
@@ -98,6 +131,8 @@ type Map struct {
 	noTimers
 	Fields []Named
 	Whole  *expr.Program
+
+	shape shape
 }
 
 // Process implements stream.Node.
@@ -111,7 +146,7 @@ func (n *Map) Process(c stream.Context, _ int, r *stream.Record) error {
 	if n.Whole != nil {
 		m.Value, err = eval(n.Whole, c, r)
 	} else {
-		m.Value, err = object(n.Fields, c, r)
+		m.Value, err = object(&n.shape, n.Fields, c, r)
 	}
 	if err != nil {
 		return err

@@ -15,13 +15,15 @@ type Aggregation struct {
 	Aggregates []Aggregate
 	KeyNames   []string      // of the key's fields in the result
 	Having     *expr.Program // results for which it isn't true are left out; nil: none
+
+	shapes [8]shape // of results: with a key, a start, an end
 }
 
 func (g *Aggregation) all() aggregates { return g.Aggregates }
 
 // record makes a result, and tells whether it is one.
 func (g *Aggregation) record(c stream.Context, r row, at stream.Time, from stream.Position, start, end *stream.Time) (*stream.Record, bool, error) {
-	v, err := g.all().result(r, c.Key(), g.KeyNames, start, end)
+	v, err := g.result(r, c.Key(), start, end)
 	if err != nil {
 		return nil, false, err
 	}

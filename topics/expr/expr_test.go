@@ -2,6 +2,8 @@ package expr_test
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -225,3 +227,29 @@ type decoded struct {
 }
 
 func (d *decoded) Payload() (value.Value, error) { return d.v, nil }
+
+func TestWhatIsLookedAtBelowAField(t *testing.T) {
+	env, err := expr.NewEnv(expr.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]string{
+		"left.a + left.b.c": "[a b] false", "this.left.a": "[a] false", "left": "[] true", "this.left": "[] true", "this": "[] true", "right.a": "[] false",
+		"has(left.a) ? left.b : 1": "[a b] false", "left.?a.orValue(1)": "[] true", "left == right": "[] true", `[{"a": 1}].map(left, left.a)`: "[] false",
+		"[left.a].exists(x, x == left.b)": "[a b] false", `left["a"]`: "[] true", "size(left.list) + right.n": "[list] false",
+	} {
+		p, err := env.Compile(text)
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		names, whole := p.Under("left")
+		if whole {
+			names = nil
+		}
+		slices.Sort(names)
+		if got := fmt.Sprint(names, " ", whole); got != want {
+			t.Errorf("%s looks at %s, want %s", text, got, want)
+		}
+	}
+}

@@ -50,6 +50,9 @@ func quicken(x ast.Expr) quick {
 		return quickList(x.AsList())
 	case ast.CallKind:
 		c := x.AsCall()
+		if d, ok := constantDecimal(c); ok {
+			return func(value.Value) (value.Value, bool) { return d, true }
+		}
 		if c.IsMemberFunction() || len(c.Args()) == 0 || len(c.Args()) > 3 {
 			return nil
 		}
@@ -110,6 +113,9 @@ func literal(x ast.Expr) quick {
 
 func quickCall(name string, args []quick) quick {
 	if len(args) == 1 {
+		if name == "decimal" {
+			return quickDecimal(args[0])
+		}
 		if name != operators.LogicalNot {
 			return nil
 		}
@@ -165,6 +171,9 @@ func quickCall(name string, args []quick) quick {
 		})
 	case operators.Add, operators.Subtract, operators.Multiply, operators.Divide, operators.Modulo:
 		return both(func(x, y value.Value) (value.Value, bool) {
+			if x.Kind() == value.Decimal {
+				return calculateDecimal(name, x, y)
+			}
 			i, is1 := x.Int()
 			j, is2 := y.Int()
 			if !is1 || !is2 {

@@ -45,6 +45,9 @@ func (b *bench) page(t testing.TB, body string) []byte {
 }
 
 func TestTenThousandComeInPages(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED: many, and one after the other; without -short it runs")
+	}
 	b := many(t)
 	names := map[string]bool{}
 	for offset := 0; offset < 10_000; {

@@ -107,6 +107,9 @@ func TestWhatIsDeclaredIsNotUndeclared(t *testing.T) {
 }
 
 func TestUndeclaredPatternsAreBoundedAndTheHeavyOnesStay(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED: many, and one after the other; without -short it runs")
+	}
 	a, _ := bench()
 	heavy := 0
 	for i := range 40_000 {

@@ -56,7 +56,7 @@ func randomDelta(rng *rand.Rand, below Reader) []byte {
 // The same steps give the same on every backend, also where it changes on the way, is
 // closed and opened again, or got from another.
 func TestBackendsAreTheSame(t *testing.T) {
-	for seed := range uint64(4) {
+	for seed := range seeds(4) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		dir := t.TempDir()
 		ref := NewMemory()
@@ -161,7 +161,7 @@ func agree(t *testing.T, name string, d *Durable, ref *Memory, from, to []byte) 
 // After a crash, with any of what wasn't flushed lost, the tree holds the state after some
 // step not before the last flush, and says which.
 func TestPebbleHoldsAPrefixAfterACrash(t *testing.T) {
-	for seed := range uint64(20) {
+	for seed := range seeds(20) {
 		rng := rand.New(rand.NewPCG(seed, 2))
 		fs := vfs.NewCrashableMem()
 		p, err := openPebble(fs, "state")
@@ -372,4 +372,13 @@ func TestStepLogKeepsWhatFollowsTheState(t *testing.T) {
 	if err := other.Remove(); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// seeds is how many of a test's seeds are run: in short mode, which is the race detector's,
+// a quarter.
+func seeds(n uint64) uint64 {
+	if testing.Short() {
+		return n / 4
+	}
+	return n
 }

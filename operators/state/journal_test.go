@@ -16,7 +16,7 @@ import (
 // A journal that is opened from what a crash leaves, its file cut anywhere, holds the
 // state after some step, no older than what was flushed before the file was last as long.
 func TestJournalHoldsAPrefixOfTheSteps(t *testing.T) {
-	for seed := range uint64(20) {
+	for seed := range seeds(20) {
 		rng := rand.New(rand.NewPCG(seed, 9))
 		dir := t.TempDir()
 		j, err := state.OpenJournal(dir)

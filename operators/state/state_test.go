@@ -35,7 +35,7 @@ func render(model map[string]string, from, to string) string {
 // Random writes on overlays above overlays above a store read as a plain map does,
 // and after their deltas are applied a second store holds the same.
 func TestOverlaysAgainstAModel(t *testing.T) {
-	for seed := range uint64(60) {
+	for seed := range seeds(60) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		store, standby := state.NewMemory(), state.NewMemory()
 		model := map[string]string{}
@@ -239,4 +239,13 @@ func TestAScanSeesWhatWasThereWhenItBegan(t *testing.T) {
 	if got := strings.Count(dump(t, o, nil, nil), "old"); got != n-1 {
 		t.Errorf("%d keys are as before, want %d", got, n-1)
 	}
+}
+
+// seeds is how many of a test's seeds are run: in short mode, which is the race detector's,
+// a quarter.
+func seeds(n uint64) uint64 {
+	if testing.Short() {
+		return n / 4
+	}
+	return n
 }

@@ -115,6 +115,15 @@ asked. Codes from 20000 are Herald's own; one of them may come with several text
 exit code is 3 for a code that no broker of this version gives.`,
 		Example: "  pubsub explain 10148\n  pubsub explain 20006 -o json",
 	}
+	cmd.ValidArgsFunction = func(_ *cobra.Command, in []string, _ string) ([]string, cobra.ShellCompDirective) {
+		var codes []string
+		for _, m := range meanings() {
+			if code := fmt.Sprintf("%d\t%s", m.Code, m.What); len(in) == 0 {
+				codes = append(codes, code)
+			}
+		}
+		return codes, cobra.ShellCompDirectiveNoFileComp
+	}
 	cmd.RunE = func(cmd *cobra.Command, in []string) error {
 		code, err := strconv.Atoi(in[0])
 		if err != nil {

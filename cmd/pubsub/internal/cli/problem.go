@@ -14,6 +14,7 @@ import (
 
 	"github.com/heraldmq/herald/client"
 	"github.com/heraldmq/herald/cmd/pubsub/internal/profile"
+	"github.com/heraldmq/herald/cmd/pubsub/internal/ui"
 )
 
 // The exit codes, as documented in rootHelp and docs/cli.md.
@@ -70,6 +71,7 @@ func explain(err error) *problem {
 		kind error
 		code int
 	}{
+		{ui.ErrHex, exitUsage},
 		{client.ErrNoResponders, exitNoResponder},
 		{client.ErrTimeout, exitTimeout},
 		{context.DeadlineExceeded, exitTimeout},

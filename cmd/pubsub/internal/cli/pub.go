@@ -55,7 +55,7 @@ publishes it later; pubsub schedule lists and removes schedules.`,
 	}
 	fl := cmd.Flags()
 	fl.StringArrayVarP(&f.headers, "header", "H", nil, `header "Name: value", repeatable`)
-	fl.StringVarP(&f.input, "input", "i", "body", "what standard input is: body, lines, ndjson")
+	fl.StringVarP(&f.input, "input", "i", "body", "what standard input is: body, lines, ndjson, json (either: objects, in an array or not)")
 	fl.BoolVarP(&f.durable, "durable", "d", false, "store the messages and wait until they are")
 	fl.StringVar(&f.topic, "topic", "", "refuse unless this topic captures the subject; created under this name")
 	fl.BoolVar(&f.noCreate, "no-create", false, "don't create a topic")
@@ -67,7 +67,7 @@ publishes it later; pubsub schedule lists and removes schedules.`,
 	fl.StringVarP(&f.file, "file", "f", "", "file to read instead of standard input")
 	fl.StringVar(&f.ttl, "ttl", "", "let stored messages expire after this long (topics that allow it)")
 	f.later.add(cmd)
-	_ = cmd.RegisterFlagCompletionFunc("input", fixed("body", "lines", "ndjson"))
+	_ = cmd.RegisterFlagCompletionFunc("input", fixed("body", "lines", "ndjson", "json"))
 	_ = cmd.RegisterFlagCompletionFunc("topic", a.completeTopics)
 	return a.changes(cmd)
 }

@@ -45,7 +45,7 @@ func (a *app) pubSource(cmd *cobra.Command, args []string, f pubFlags) (source, 
 		base.Subject = args[0]
 	}
 	switch f.input {
-	case "ndjson":
+	case "ndjson", "json":
 		return a.expanded(ndjsonSource(in, base), f), done, nil
 	case "lines":
 		return a.expanded(lineSource(in, base), f), done, nil
@@ -66,11 +66,11 @@ func (a *app) pubSource(cmd *cobra.Command, args []string, f pubFlags) (source, 
 
 // check finds flags and arguments that don't go together.
 func (f *pubFlags) check(cmd *cobra.Command, args []string) error {
-	inputs := []string{"body", "lines", "ndjson"}
+	inputs := []string{"body", "lines", "ndjson", "json"}
 	switch {
 	case !slices.Contains(inputs, f.input):
-		return usage(cmd, "-i %s: input is body, lines or ndjson%s", f.input, suggestion(f.input, inputs))
-	case len(args) == 0 && f.input != "ndjson":
+		return usage(cmd, "-i %s: input is body, lines, ndjson or json%s", f.input, suggestion(f.input, inputs))
+	case len(args) == 0 && f.input != "ndjson" && f.input != "json":
 		return usage(cmd, "%s needs SUBJECT", cmd.CommandPath())
 	case f.input != "body" && (len(args) > 1 || cmd.Flags().Changed("count")):
 		return usage(cmd, "-i %s reads the messages from the input; BODY and --count don't go with it", f.input)

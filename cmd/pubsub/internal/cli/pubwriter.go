@@ -52,7 +52,7 @@ func (w *writer) write(ctx context.Context, m record.Message) error {
 	if err := w.ensure(ctx, m.Subject); err != nil {
 		return err
 	}
-	if w.flags.input == "ndjson" {
+	if w.flags.input == "ndjson" || w.flags.input == "json" {
 		m = w.unconditional(m)
 		options[0] = client.WithHeaders(m.Headers)
 	}

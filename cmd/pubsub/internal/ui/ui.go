@@ -46,6 +46,9 @@ func ParseFormat(s string) (Format, error) {
 	return Format(s), nil
 }
 
+// ErrHex is returned where -o hex has nothing to show the bytes of.
+var ErrHex = errors.New("-o hex is for messages; use table, json, ndjson, csv or raw")
+
 // Printer prints for one command.
 type Printer struct {
 	Out, Err io.Writer
@@ -176,7 +179,7 @@ func (p *Printer) List(items []any, rows Rows) error {
 		}
 		return nil
 	case Hex:
-		return errors.New("-o hex is for messages; use table, json, ndjson, csv or raw")
+		return ErrHex
 	}
 	if len(rows.Cells) == 0 {
 		p.Note("%s", rows.Empty)
@@ -203,7 +206,7 @@ func (p *Printer) Item(v any, pairs [][2]string) error {
 		}
 		return errors.Join(w.Write(lower(names)), w.WriteAll([][]string{values}))
 	case Hex:
-		return errors.New("-o hex is for messages; use table, json, ndjson, csv or raw")
+		return ErrHex
 	}
 	wide := 0
 	for _, pair := range pairs {

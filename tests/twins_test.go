@@ -10,6 +10,7 @@ import (
 
 	"github.com/heraldmq/herald/broker/cluster"
 	"github.com/heraldmq/herald/client"
+	"github.com/heraldmq/herald/topics/catalogue"
 )
 
 // TestClientKnowsWhatTheClusterSays: the client has its own types for what $HERALD.CLUSTER.>
@@ -100,4 +101,65 @@ func fillIn(v reflect.Value, n int) int {
 		panic("a field of kind " + v.Kind().String())
 	}
 	return n
+}
+
+// TestClientKnowsWhatAnAdvertisementSays: the same for advertisements, whose parts have
+// types of the server's own, so that names are compared and not kinds.
+func TestClientKnowsWhatAnAdvertisementSays(t *testing.T) {
+	names := func(of any) map[string]bool {
+		all := map[string]bool{}
+		for _, f := range reflect.VisibleFields(reflect.TypeOf(of)) {
+			if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" && name != "-" {
+				all[name] = true
+			}
+		}
+		return all
+	}
+	for _, twin := range []struct {
+		server, client any
+		more           []string // that only the client has
+	}{
+		{catalogue.Owner{}, client.Owner{}, nil},
+		{catalogue.Schema{}, client.Schema{}, nil},
+		{catalogue.Rate{}, client.Rate{}, nil},
+		{catalogue.Durable{}, client.Keep{}, nil},
+		{catalogue.Lease{}, client.Lease{}, nil},
+		{catalogue.KeyBy{}, client.KeyBy{}, nil},
+		{catalogue.TimeBy{}, client.TimeBy{}, nil},
+		{catalogue.Lifecycle{}, client.Lifecycle{}, nil},
+		{catalogue.Definition{}, client.Advertisement{}, []string{
+			"headers_schema", "key", "time", "examples", "lifecycle", "enforce", "exclusive", "lineage", // the contract
+			"id", "pattern", "revision", "created", "changed", "by", // of the broker's
+		}},
+	} {
+		server, mine := names(twin.server), names(twin.client)
+		for _, name := range twin.more {
+			if !mine[name] || server[name] {
+				t.Errorf("%T: %q should be the client's only", twin.client, name)
+			}
+			delete(mine, name)
+		}
+		if !reflect.DeepEqual(server, mine) {
+			t.Errorf("%T has %v, %T has %v", twin.server, server, twin.client, mine)
+		}
+	}
+	// The contract is read field by field: what the client writes of it must arrive.
+	ad := client.Advertisement{
+		Name: "orders", Subject: "orders.{id}", Role: "publishes", Kind: "event", HeadersSchema: []byte(`{"type":"object"}`), KeyBy: &client.KeyBy{Token: "id"},
+		TimeBy: &client.TimeBy{Pointer: "/ts", Unit: "ms"}, Examples: []json.RawMessage{[]byte(`{"n":1}`)}, Lifecycle: &client.Lifecycle{Stage: "stable"},
+		Enforce: "warn", Exclusive: true, Lineage: []string{"other"},
+	}
+	wrote, err := json.Marshal(ad)
+	if err != nil {
+		t.Fatal(err)
+	}
+	read, fault := catalogue.ParseAdvertisement(wrote)
+	if fault != nil {
+		t.Fatalf("%v: %s", fault, wrote)
+	}
+	c := read.Contract
+	if string(c.HeadersSchema) != `{"type":"object"}` || c.KeyBy == nil || c.KeyBy.Token != "id" || c.TimeBy == nil || c.TimeBy.Pointer != "/ts" || len(c.Examples) != 1 ||
+		c.Lifecycle == nil || c.Lifecycle.Stage != "stable" || c.Enforce != "warn" || !c.Exclusive || len(c.Lineage) != 1 {
+		t.Errorf("the broker reads %s as %+v", wrote, c)
+	}
 }

@@ -262,6 +262,27 @@ func TestConflictsAndCompatibility(t *testing.T) {
 	}
 }
 
+func TestWhatARegistrysSerializersWriteIsChecked(t *testing.T) {
+	b := start(t, broker.Config{StoreDir: t.TempDir()})
+	nc := connect(t, b.ClientURL())
+	a := adv{t, nc}
+	a.must("PUT", `{"name":"framed","subject":"framed.*","enforce":"reject","durable":{"topic":"FRAMED"},"lease":{"mode":"permanent"},
+		"schema":{"format":"avro","framing":"confluent","id":"7","inline":{"type":"record","name":"R","fields":[{"name":"n","type":"long"}]}}}`)
+	js, err := nc.JetStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.Publish("framed.a", []byte{0, 0, 0, 0, 7, 6}); err != nil {
+		t.Errorf("a payload of id 7: %v", err)
+	}
+	for payload, want := range map[string]string{"\x00\x00\x00\x00\x08\x06": "id 8; known are 7", "\x06": "begin with 0", "\x00\x00\x00\x00\x07": "number"} {
+		if _, err := js.Publish("framed.a", []byte(payload)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, wanted %q", payload, err, want)
+		}
+	}
+	a.refused("PUT", `{"name":"x","subject":"x","schema":{"format":"json-schema","framing":"confluent","inline":{}}}`, 20001)
+}
+
 func TestExclusiveSubjectsAreForHolders(t *testing.T) {
 	b := start(t, broker.Config{StoreDir: t.TempDir()})
 	errs := make(chan error, 10)

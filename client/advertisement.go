@@ -66,6 +66,8 @@ type Schema struct {
 	Version string          `json:"version,omitempty"`
 	Compat  string          `json:"compat,omitempty"`  // none, backward, forward, full
 	Message string          `json:"message,omitempty"` // the payloads' message, of protobuf
+	Framing string          `json:"framing,omitempty"` // what payloads of Avro and Protobuf begin with: single-object, raw, confluent
+	ID      string          `json:"id,omitempty"`      // of the schema in a registry, with the framing confluent
 }
 
 // Text is an inline schema as its language wants it: the text of a JSON string, else the

@@ -40,8 +40,10 @@ func (s *Schema) Codec() (string, error) {
 		return "", errors.New("the " + s.Format + " schema is not inline")
 	}
 	m := map[string]any{s.Format: s.Inline}
-	if s.Message != "" {
-		m["message"] = s.Message
+	for name, text := range map[string]string{"message": s.Message, "framing": s.Framing, "id": s.ID} {
+		if text != "" {
+			m[name] = text
+		}
 	}
 	b, err := json.Marshal(m)
 	return string(b), err

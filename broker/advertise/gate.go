@@ -88,7 +88,7 @@ func (u *rules) put(a *catalogue.Advertisement, t *observe.Tally) {
 	u.remove(a.Key())
 	r := &rule{ad: a, tally: t}
 	if a.Decides() {
-		r.payload, r.broken = u.s.compiled(schema.Source{Format: schema.Format(a.Schema.Format), Text: a.Schema.Text(), Message: a.Schema.Message})
+		r.payload, r.broken = u.s.compiled(sourceOf(a.Schema))
 	}
 	if len(a.HeadersSchema) > 0 {
 		var broken string

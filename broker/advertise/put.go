@@ -202,11 +202,11 @@ func (s *Service) mayReplace(r *request, old, a *catalogue.Advertisement, force 
 	if a.Schema.SHA256 == old.Schema.SHA256 {
 		return nil
 	}
-	was, broken := s.compiled(sourceOf(old))
+	was, broken := s.compiled(sourceOf(old.Schema))
 	if broken != "" {
 		return nil // nothing can depend on it
 	}
-	now, broken := s.compiled(sourceOf(a))
+	now, broken := s.compiled(sourceOf(a.Schema))
 	if broken != "" {
 		return badSchema("schema.inline", broken)
 	}
@@ -226,10 +226,6 @@ func (s *Service) mayReplace(r *request, old, a *catalogue.Advertisement, force 
 		faultIncompatible.Text, old.Schema.Compat, strings.Join(texts, "; "))
 }
 
-func sourceOf(a *catalogue.Advertisement) schema.Source {
-	return schema.Source{Format: schema.Format(a.Schema.Format), Text: a.Schema.Text(), Message: a.Schema.Message}
-}
-
 func badSchema(field, why string) *topics.Fault {
 	return topics.NewFault(400, 20001, "advertisement is not valid: %s: %s", field, why)
 }
@@ -240,7 +236,7 @@ func (s *Service) checkContents(a *catalogue.Advertisement) (warnings []string, 
 	var payload *schema.Schema
 	if a.Schema != nil && len(a.Schema.Inline) > 0 && a.Schema.Format != "none" {
 		var broken string
-		if payload, broken = s.compiled(sourceOf(a)); broken != "" {
+		if payload, broken = s.compiled(sourceOf(a.Schema)); broken != "" {
 			return nil, badSchema("schema.inline", broken)
 		}
 	}
@@ -385,4 +381,9 @@ func (s *Service) ensureTopic(ctx context.Context, r request, a *catalogue.Adver
 		s.o.Seen(t, r.node)
 	}
 	return err
+}
+
+// sourceOf is an advertised schema as it is compiled.
+func sourceOf(s *catalogue.Schema) schema.Source {
+	return schema.Source{Format: schema.Format(s.Format), Text: s.Text(), Message: s.Message, Framing: schema.Framing(s.Framing), ID: s.ID}
 }

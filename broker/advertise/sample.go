@@ -237,7 +237,8 @@ func (s *Service) checkBy(look *lookQuestion, q *sampleRequest, a *catalogue.Adv
 		}
 	}
 	if by != nil && by.Text() != "" {
-		look.Check = &schema.Source{Format: schema.Format(by.Format), Text: by.Text(), Message: by.Message}
+		src := sourceOf(by)
+		look.Check = &src
 	}
 	if look.Check == nil && look.Headers == nil {
 		return badRequest(errors.New("there is no schema to check by: give one, or the name of an advertisement that has one inline"))

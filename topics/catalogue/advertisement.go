@@ -76,6 +76,8 @@ type Schema struct {
 	Ref     string          `json:"ref,omitempty"`     // or where it is
 	SHA256  string          `json:"sha256,omitempty"`  // of Inline as it came; filled in when missing
 	Message string          `json:"message,omitempty"` // the payloads' message, of protobuf
+	Framing string          `json:"framing,omitempty"` // what payloads begin with: single-object, raw, confluent
+	ID      string          `json:"id,omitempty"`      // of the schema in a registry, with the framing confluent
 	Version string          `json:"version,omitempty"`
 	Compat  string          `json:"compat,omitempty"` // none, backward, forward, full
 }

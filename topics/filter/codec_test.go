@@ -16,6 +16,8 @@ const (
 		{"name":"at","type":{"type":"long","logicalType":"timestamp-micros"}},
 		{"name":"kind","type":{"type":"enum","name":"Kind","symbols":["NEW","PAID"]}},
 		{"name":"tags","type":{"type":"map","values":"int"}},{"name":"token","type":"bytes"}]}}`
+	registered = `{"avro":{"type":"record","name":"R","fields":[{"name":"n","type":"long"},{"name":"m","type":"int","default":4}]},
+		"framing":"confluent","id":1,"writers":{"2":{"type":"record","name":"R","fields":[{"name":"n","type":"int"}]}}}`
 	protoCodec = `{"protobuf":"syntax = \"proto3\"; import \"google/protobuf/timestamp.proto\"; message Order { uint64 id = 1; optional string region = 2; google.protobuf.Timestamp at = 3; enum Kind { NEW = 0; PAID = 1; } Kind kind = 4; map<string, int32> tags = 5; bytes token = 6; }"}`
 )
 
@@ -69,6 +71,9 @@ func TestConditionsOverSchemas(t *testing.T) {
 		{avroCodec, `id == 1`, `{"id":1}`, false, Payload},
 		{avroCodec, `id == 1`, ``, false, Payload},
 		{avroCodec, `header["a"] == "b" || true`, `not read`, true, ""},
+		{registered, `n == 3 && m == 4`, "\x00\x00\x00\x00\x02\x06", true, ""}, // by the writer of id 2
+		{registered, `n == 3 && m == 5`, "\x00\x00\x00\x00\x01\x06\x0a", true, ""},
+		{registered, `n == 3`, "\x00\x00\x00\x00\x09\x06", false, Payload}, // of an id that isn't known
 		{protoCodec, `id == 9007199254740993`, proto, true, ""},
 		{protoCodec, `region == "eu" && kind == "PAID" && tags.a == 7`, proto, true, ""},
 		{protoCodec, `at == timestamp("2026-01-31T08:00:00Z")`, proto, true, ""},

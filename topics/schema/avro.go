@@ -18,6 +18,9 @@ type avroSchema struct {
 	parsed  *avro.Schema
 	mark    [10]byte // what single object encoding begins with
 	framing Framing
+	// writers read what was written with another schema as this one says, by its
+	// fingerprint; with the framing confluent frame has them.
+	writers map[uint64]*avroType
 }
 
 // avroKind is a type's encoding.
@@ -72,6 +75,8 @@ type avroType struct {
 	of     []*avroType
 	// symbols of an enum, with their numbers.
 	symbols          map[string]int
+	aliases          []string
+	resolved         *resolution // of a type of a writer: what a reader makes of it
 	size             int
 	precision, scale int
 	fallback         string // an enum's default
@@ -80,11 +85,27 @@ type avroType struct {
 type avroField struct {
 	typ      *avroType
 	optional bool // it has a default
+	aliases  []string
 	def      value.Value
 	doc      string
 }
 
 func compileAvro(src Source) (*avroSchema, *SourceError) {
+	s, bad := compileAvroText(src.Text)
+	if bad != nil {
+		return nil, bad
+	}
+	s.framing = src.Framing
+	if src.Writers != "" && src.Framing != Confluent {
+		if s.writers, bad = s.readWriters(src.Writers); bad != nil {
+			return nil, bad
+		}
+	}
+	return s, nil
+}
+
+func compileAvroText(text string) (*avroSchema, *SourceError) {
+	src := Source{Text: text}
 	doc, err := value.Parse([]byte(src.Text), value.Options{})
 	if err != nil {
 		return nil, &SourceError{Reason: err.Error()}
@@ -98,7 +119,7 @@ func compileAvro(src Source) (*avroSchema, *SourceError) {
 		return nil, &SourceError{Reason: firstLine(err.Error())}
 	}
 	b := &avroBuilder{named: map[string]*avroType{}}
-	s := &avroSchema{root: b.build(parsed.Root(), ""), parsed: parsed, framing: src.Framing}
+	s := &avroSchema{root: b.build(parsed.Root(), ""), parsed: parsed}
 	if b.bad != nil {
 		return nil, b.bad
 	}
@@ -146,6 +167,7 @@ func (b *avroBuilder) build(n *avro.SchemaNode, space string) *avroType {
 			t.name = n.Namespace + "." + n.Name
 		}
 		space, _ = splitLast(t.name)
+		t.aliases = n.Aliases
 		b.named[t.name] = t
 	}
 	t.means = meaningOf(n, kind)
@@ -155,7 +177,7 @@ func (b *avroBuilder) build(n *avro.SchemaNode, space string) *avroType {
 		for i := range n.Fields {
 			f := &n.Fields[i]
 			t.names = append(t.names, f.Name)
-			t.fields = append(t.fields, avroField{typ: b.build(&f.Type, space), optional: f.HasDefault, def: fromDefault(f.Default), doc: f.Doc})
+			t.fields = append(t.fields, avroField{typ: b.build(&f.Type, space), optional: f.HasDefault, def: fromDefault(f.Default), doc: f.Doc, aliases: f.Aliases})
 		}
 	case avroArray:
 		t.items = b.build(n.Items, space)
@@ -267,22 +289,37 @@ func (s *avroSchema) decode(payload []byte) (value.Value, error) {
 // read reads a payload: with single object encoding's mark where it is this schema's,
 // else without.
 func (s *avroSchema) read(payload []byte) (value.Value, *Invalid) {
-	marked := len(payload) >= len(s.mark) && string(payload[:len(s.mark)]) == string(s.mark[:])
+	marked := s.framing != Confluent && len(payload) >= len(s.mark) && string(payload[:len(s.mark)]) == string(s.mark[:])
+	root := s.root
+	if !marked && len(s.writers) > 0 && len(payload) >= len(s.mark) && payload[0] == 0xc3 && payload[1] == 0x01 {
+		if w := s.writers[binary.LittleEndian.Uint64(payload[2:])]; w != nil {
+			root, marked = w, true
+		}
+	}
 	switch {
 	case marked && s.framing != Raw:
 		payload = payload[len(s.mark):]
 	case s.framing == SingleObject:
 		return value.Value{}, s.unmarked(payload)
 	}
+	v, bad := readAvro(root, payload)
+	if bad != nil {
+		if !marked && s.framing == "" && len(payload) >= len(s.mark) && payload[0] == 0xc3 && payload[1] == 0x01 {
+			return value.Value{}, s.unmarked(payload)
+		}
+		return value.Value{}, bad
+	}
+	return v, nil
+}
+
+// readAvro reads all of a payload as a value of a type.
+func readAvro(t *avroType, payload []byte) (value.Value, *Invalid) {
 	r := &avroReader{b: payload, s: string(payload), left: valuesFor(len(payload))}
-	v := r.value(s.root, 0)
+	v := r.value(t, 0)
 	if r.bad == nil && r.i < len(payload) {
 		r.fail("%d bytes follow the value", len(payload)-r.i)
 	}
 	if r.bad != nil {
-		if !marked && s.framing == "" && len(payload) >= len(s.mark) && payload[0] == 0xc3 && payload[1] == 0x01 {
-			return value.Value{}, s.unmarked(payload)
-		}
 		return value.Value{}, r.bad
 	}
 	return v, nil
@@ -299,7 +336,7 @@ func (s *avroSchema) unmarked(payload []byte) *Invalid {
 // Fingerprint returns an Avro schema's CRC-64-AVRO, which single object encoding begins
 // with; 0 for other formats.
 func (s *Schema) Fingerprint() uint64 {
-	if a, ok := s.codec.(*avroSchema); ok {
+	if a, ok := bare(s.codec).(*avroSchema); ok {
 		return binary.LittleEndian.Uint64(a.mark[2:])
 	}
 	return 0

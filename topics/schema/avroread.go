@@ -64,6 +64,14 @@ func (r *avroReader) value(t *avroType, depth int) value.Value {
 	if r.left--; r.left < 0 {
 		return r.fail("it says that it has more values than its bytes can")
 	}
+	if t.resolved != nil {
+		return r.resolve(t, depth)
+	}
+	return r.plain(t, depth)
+}
+
+// plain reads a value as its own type says.
+func (r *avroReader) plain(t *avroType, depth int) value.Value {
 	switch t.kind {
 	case avroNull:
 		return value.Value{}

@@ -17,7 +17,7 @@ import (
 // encode writes with single object encoding's mark, unless the framing is raw.
 func (s *avroSchema) encode(dst []byte, v value.Value) ([]byte, error) {
 	out := dst
-	if s.framing != Raw {
+	if s.framing != Raw && s.framing != Confluent {
 		out = append(out, s.mark[:]...)
 	}
 	w := &avroWriter{b: out, steps: StepsMax}

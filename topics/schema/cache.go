@@ -43,7 +43,7 @@ func (c *Cache) Get(src Source) (*Schema, error) {
 	}
 	c.mu.Unlock()
 	s, err := Compile(src) // without the lock: it takes a while
-	one := &cached{schema: s, err: err, digest: digest, size: len(src.Text) + entryBytes}
+	one := &cached{schema: s, err: err, digest: digest, size: len(src.Text) + len(src.Writers) + entryBytes}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e := c.all[digest]; e != nil { // somebody else was faster

@@ -16,6 +16,7 @@ const CodecTextMax = 64 << 10
 //
 //	{avro: {type: record, …}, framing: raw}
 //	{protobuf: 'syntax = "proto3"; …', message: shop.Order}
+//	{avro: {type: record, …}, framing: confluent, id: 7, writers: {5: {type: record, …}}}
 //
 // An Avro schema may also be a string: the schema's JSON, or the name of a type.
 func ReadCodec(v value.Value) (Source, error) {
@@ -40,15 +41,22 @@ func ReadCodec(v value.Value) (Source, error) {
 			src.Message = f.Value.Str()
 		case f.Name == "framing" && f.Value.Kind() == value.String:
 			src.Framing = Framing(f.Value.Str())
+		case f.Name == "id" && (f.Value.Kind() == value.Int || f.Value.Kind() == value.String):
+			src.ID = f.Value.Str()
+			if f.Value.Kind() == value.Int {
+				src.ID = f.Value.String()
+			}
+		case f.Name == "writers" && (f.Value.Kind() == value.Object || f.Value.Kind() == value.List):
+			src.Writers = f.Value.String()
 		default:
-			return src, fmt.Errorf("a codec has avro and framing, or protobuf and message; %s with a %s is something else", f.Name, f.Value.Kind())
+			return src, fmt.Errorf("a codec has avro, framing, id and writers, or protobuf, message, framing and id; %s with a %s is something else", f.Name, f.Value.Kind())
 		}
 	}
 	switch {
 	case src.Format == "":
 		return src, fmt.Errorf("a codec with a schema has avro or protobuf")
-	case len(src.Text) > CodecTextMax:
-		return src, fmt.Errorf("the schema has %d bytes, and a codec may have %d", len(src.Text), CodecTextMax)
+	case len(src.Text)+len(src.Writers) > CodecTextMax:
+		return src, fmt.Errorf("the schemas have %d bytes, and a codec may have %d", len(src.Text)+len(src.Writers), CodecTextMax)
 	}
 	return src, nil
 }
@@ -87,6 +95,14 @@ func (s Source) Codec() value.Value {
 	}
 	if s.Framing != "" {
 		fields = append(fields, value.Field{Name: "framing", Value: value.OfString(string(s.Framing))})
+	}
+	if s.ID != "" {
+		fields = append(fields, value.Field{Name: "id", Value: value.OfString(s.ID)})
+	}
+	if s.Writers != "" {
+		if v, err := value.Parse([]byte(s.Writers), value.Options{}); err == nil {
+			fields = append(fields, value.Field{Name: "writers", Value: v})
+		}
 	}
 	return value.OfObject(fields...)
 }

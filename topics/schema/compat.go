@@ -81,13 +81,13 @@ func reads(reader, writer *Schema, direction Mode) []Problem {
 		r.add("", "format", "%s became %s or the other way round", reader.Format(), writer.Format())
 		return r.problems
 	}
-	switch read := reader.codec.(type) {
+	switch read := bare(reader.codec).(type) {
 	case *jsonSchema:
-		r.json(read, writer.codec.(*jsonSchema))
+		r.json(read, bare(writer.codec).(*jsonSchema))
 	case *avroSchema:
-		r.avro(read, writer.codec.(*avroSchema))
+		r.avro(read, bare(writer.codec).(*avroSchema))
 	case *protoSchema:
-		r.proto(read.root, writer.codec.(*protoSchema).root, "", map[[2]*protoMessage]bool{})
+		r.proto(read.root, bare(writer.codec).(*protoSchema).root, "", map[[2]*protoMessage]bool{})
 	}
 	return r.problems
 }

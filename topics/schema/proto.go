@@ -358,3 +358,16 @@ func (s *protoSchema) read(payload []byte) (value.Value, *Invalid) {
 // valuesFor is how many values a payload may become: it may say that it has many in a
 // few bytes.
 func valuesFor(size int) int { return 1<<16 + 2*size }
+
+// messagePath is where a message is in its file: its number among the messages there, then
+// that among those in it, and so on.
+func messagePath(d protoreflect.Descriptor) []int64 {
+	var path []int64
+	for ; d != nil; d = d.Parent() {
+		if _, is := d.(protoreflect.MessageDescriptor); !is {
+			break
+		}
+		path = append([]int64{int64(d.Index())}, path...)
+	}
+	return path
+}

@@ -44,23 +44,34 @@ type Source struct {
 	// Message is the full name of the message that payloads are, of Protobuf only. It
 	// may be left out where the file has just one message outside of others.
 	Message string
-	// Framing says what stands around payloads, of Avro only.
+	// Framing says what stands around payloads, of Avro and Protobuf.
 	Framing Framing
+	// ID is the schema's in a registry, with the framing Confluent; "" where it has none.
+	ID string
+	// Writers are the Avro schemas that payloads may have been written with, beside this one,
+	// which they are resolved to: a JSON list of schemas, or with the framing Confluent an
+	// object of schemas by their id. "" is none.
+	Writers string
 }
 
-// Framing says how Avro payloads begin.
+// Framing says how payloads begin.
 type Framing string
 
 // The framings. "" reads a payload with or without the mark, and writes it.
 const (
 	SingleObject Framing = "single-object" // C3 01 and the schema's fingerprint (Avro's single object encoding)
 	Raw          Framing = "raw"           // nothing but the value
+	Confluent    Framing = "confluent"     // 0, the id of a schema in a registry in four bytes, of Protobuf also which message it is
 )
 
 // Digest returns what tells sources apart: a SHA-256 in hexadecimal over all of it.
 func (s Source) Digest() string {
 	h := sha256.New()
-	for _, part := range []string{string(s.Format), s.Message, string(s.Framing), s.Text} {
+	parts := []string{string(s.Format), s.Message, string(s.Framing), s.Text}
+	if s.ID != "" || s.Writers != "" {
+		parts = append(parts, s.ID, s.Writers)
+	}
+	for _, part := range parts {
 		fmt.Fprintf(h, "%d:%s", len(part), part)
 	}
 	return hex.EncodeToString(h.Sum(nil))
@@ -125,8 +136,8 @@ func Compile(src Source) (*Schema, error) {
 	if src.Message != "" && src.Format != Protobuf {
 		return nil, &SourceError{src.Format, "", "it names a message, which only protobuf has"}
 	}
-	if src.Framing != "" && (src.Format != Avro || src.Framing != SingleObject && src.Framing != Raw) {
-		return nil, &SourceError{src.Format, "", fmt.Sprintf("there is no framing %q: avro has single-object and raw", src.Framing)}
+	if why := src.unframed(); why != "" {
+		return nil, &SourceError{src.Format, "", why}
 	}
 	s := &Schema{source: src, digest: src.Digest()}
 	var err *SourceError
@@ -140,11 +151,29 @@ func Compile(src Source) (*Schema, error) {
 	default:
 		err = &SourceError{Reason: fmt.Sprintf("there is no format %q: it is json-schema, avro or protobuf", src.Format)}
 	}
+	if err == nil && src.Framing == Confluent {
+		s.codec, err = frame(src, s.codec)
+	}
 	if err != nil {
 		err.Format = src.Format
 		return nil, err
 	}
 	return s, nil
+}
+
+// unframed says what is wrong with a source's framing, "" if nothing is.
+func (s Source) unframed() string {
+	switch {
+	case s.Framing == Confluent && s.Format == JSONSchema, s.Framing != "" && s.Framing != Confluent && (s.Format != Avro || s.Framing != SingleObject && s.Framing != Raw):
+		return fmt.Sprintf("there is no framing %q: avro has single-object, raw and confluent, protobuf has confluent", s.Framing)
+	case s.Framing != Confluent && s.ID != "":
+		return "it has an id, which only the framing confluent has"
+	case s.Writers != "" && s.Format != Avro:
+		return "it has writers, which only avro has: Protobuf and JSON need none"
+	case s.Writers != "" && s.Framing == Raw:
+		return "it has writers and the framing raw, where nothing tells which of them wrote a payload"
+	}
+	return ""
 }
 
 // Source returns what the schema was compiled from.

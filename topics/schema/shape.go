@@ -69,7 +69,7 @@ type shaper struct {
 func shapeOf(s *Schema, name string) (*shape, []*named) {
 	h := &shaper{nodes: map[*node]*named{}, avros: map[*avroType]*named{}, msgs: map[*protoMessage]*named{}, enums: map[*protoEnum]*named{}, refs: map[*node]bool{}}
 	var root *shape
-	switch c := s.codec.(type) {
+	switch c := bare(s.codec).(type) {
 	case *jsonSchema:
 		root = h.json(c.root, name)
 	case *avroSchema:

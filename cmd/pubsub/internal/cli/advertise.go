@@ -241,7 +241,7 @@ func (f *advertiseFlags) describe(ad *client.Advertisement) error {
 			return fmt.Errorf("--schema: %w", err)
 		}
 		if ad.Schema != nil {
-			s.Version, s.Compat, s.Message = ad.Schema.Version, ad.Schema.Compat, ad.Schema.Message
+			s.Version, s.Compat, s.Message, s.Framing, s.ID = ad.Schema.Version, ad.Schema.Compat, ad.Schema.Message, ad.Schema.Framing, ad.Schema.ID
 		}
 		ad.Schema = s
 	}

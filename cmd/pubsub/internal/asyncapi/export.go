@@ -213,7 +213,7 @@ func exportSchema(m object, ad *client.Advertisement, fields map[string]json.Raw
 	lossless := sameText(back, s.Inline)
 	format, other := schemaFormats[s.Format]
 	switch {
-	case s.Format == "json-schema" && n.Kind != yaml.ScalarNode || s.Format == "json-schema" && n.Tag == "!!bool":
+	case s.Format == "json-schema" && n.Kind == yaml.MappingNode: // true and false are schemas, but not for AsyncAPI
 		m.set("payload", n)
 	case other:
 		multi := newObject()

@@ -16,6 +16,11 @@ func (a *accountAPI) advise(subject string, advisory any) {
 	a.account.Publish(subject, "", nil, jsapi.Marshal(advisory))
 }
 
+// heard tells whether anybody gets what is published to a subject, or a topic keeps it.
+func (a *accountAPI) heard(subject string) bool {
+	return a.account.HasInterest(subject) || a.account.Captures(subject)
+}
+
 func (a *accountAPI) event(short string) jsapi.Event { return a.s.newEvent(short) }
 
 func (s *Service) newEvent(short string) jsapi.Event {
@@ -40,7 +45,7 @@ func (a *accountAPI) limitReached() {
 // audit tells of a request and its reply.
 func (r *request) audit(reply []byte) {
 	a := r.api
-	if !a.account.HasInterest(jsapi.AdvisoryAPI) && !a.account.Captures(jsapi.AdvisoryAPI) {
+	if !a.heard(jsapi.AdvisoryAPI) {
 		return
 	}
 	a.advise(jsapi.AdvisoryAPI, &jsapi.APIAudit{
@@ -64,14 +69,22 @@ func (r *request) streamAction(action string) {
 	word := map[string]string{
 		jsapi.ActionCreated: "CREATED", jsapi.ActionDeleted: "DELETED", jsapi.ActionModified: "UPDATED",
 	}[action]
-	r.api.advise(jsapi.AdvisoryPrefix+"STREAM."+word+"."+r.stream, &jsapi.StreamAction{
+	subject := jsapi.AdvisoryPrefix + "STREAM." + word + "." + r.stream
+	if !r.api.heard(subject) {
+		return // who makes thousands of streams mostly has nobody listen
+	}
+	r.api.advise(subject, &jsapi.StreamAction{
 		Event: r.api.event("stream_action"), Stream: r.stream, Action: action, Domain: r.api.s.o.Domain,
 	})
 }
 
 func (r *request) consumerAction(action string) {
 	word := map[string]string{jsapi.ActionCreated: "CREATED", jsapi.ActionDeleted: "DELETED"}[action]
-	r.api.advise(jsapi.AdvisoryPrefix+"CONSUMER."+word+"."+r.stream+"."+r.name, &jsapi.ConsumerAction{
+	subject := jsapi.AdvisoryPrefix + "CONSUMER." + word + "." + r.stream + "." + r.name
+	if !r.api.heard(subject) {
+		return
+	}
+	r.api.advise(subject, &jsapi.ConsumerAction{
 		Event: r.api.event("consumer_action"), Stream: r.stream, Consumer: r.name, Action: action,
 		Domain: r.api.s.o.Domain,
 	})

@@ -30,6 +30,7 @@ type transportOptions struct {
 	prefetch     prefetch
 	entry        func(index uint64, into *raft.Log) error
 	beat, notice time.Duration
+	hung         func() bool
 }
 
 // handler answers a call.
@@ -73,7 +74,7 @@ func (n network) Handle(method string, h handler) { n.Network.Handle(method, h) 
 
 func (n network) Transport(group topics.GroupID, replica string, o transportOptions) raftTransport {
 	t := n.Network.Transport(group, replica)
-	t.Prefetch, t.Entry, t.Beat, t.Notice = o.prefetch, o.entry, o.beat, o.notice
+	t.Prefetch, t.Entry, t.Beat, t.Notice, t.Hung = o.prefetch, o.entry, o.beat, o.notice, o.hung
 	return t
 }
 

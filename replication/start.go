@@ -165,7 +165,7 @@ func (g *Group) transport() (raft.Transport, *guard.Loopback, error) {
 	n := g.node
 	switch {
 	case n.links != nil:
-		o := transportOptions{prefetch: g.prefetch, entry: g.logs.GetLog, notice: noticeWithin}
+		o := transportOptions{prefetch: g.prefetch, entry: g.logs.GetLog, notice: noticeWithin, hung: n.hung}
 		if n.cfg.HeartbeatTimeout >= time.Second {
 			o.beat = n.cfg.HeartbeatTimeout / 3
 		}

@@ -205,24 +205,6 @@ func (n *Network) link(name string) *link {
 	return nil
 }
 
-// nextBeat returns what is closed at the next multiple of every since the network was
-// opened. Nothing ticks while nobody waits.
-func (n *Network) nextBeat(every time.Duration) <-chan struct{} {
-	n.beatMu.Lock()
-	defer n.beatMu.Unlock()
-	if n.beat == nil {
-		beat := make(chan struct{})
-		n.beat = beat
-		time.AfterFunc(every-n.uptime()%every, func() {
-			n.beatMu.Lock()
-			n.beat = nil
-			n.beatMu.Unlock()
-			close(beat)
-		})
-	}
-	return n.beat
-}
-
 func (n *Network) tick() {
 	ticker := time.NewTicker(tickEvery)
 	defer ticker.Stop()

@@ -63,6 +63,9 @@ type Transport struct {
 	// often it wakes up. Notice is how long a follower may not know that an entry is
 	// committed, see Committed. Both are set before raft is started.
 	Beat, Notice time.Duration
+	// Hung, when it isn't nil, tells that this node can't do what a leader must: then
+	// heartbeats cease, so that another one is elected. Set before raft is started.
+	Hung func() bool
 	// Entry reads an entry of this replica's own log, for Ahead. It may fail. Set before
 	// raft is started; may be nil.
 	Entry func(index uint64, into *raft.Log) error
@@ -83,6 +86,7 @@ type Transport struct {
 	notices atomic.Uint64 // of commit indexes
 	ahead   atomic.Uint64 // appends that were sent before raft asked for them
 	commits commits
+	beats   beats
 }
 
 // commits is what a transport knows of the commit index.
@@ -242,18 +246,7 @@ func (t *Transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, a
 	if !isHeartbeat(args) {
 		return t.appendPatiently(id, target, args, resp)
 	}
-	l := t.n.link(nodeOf(target))
-	if l == nil {
-		return ErrNoPeer
-	}
-	if t.Beat > 0 {
-		select {
-		case <-t.n.nextBeat(t.Beat):
-		case <-t.ctx.Done():
-			return raft.ErrTransportShutdown
-		}
-	}
-	return t.appendOnce(l, id, args, resp, wire.Raft, 0)
+	return t.heartbeat(id, target, args, resp)
 }
 
 // appendPatiently waits for a follower that isn't connected, or whose replica isn't

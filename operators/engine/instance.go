@@ -218,6 +218,7 @@ func (i *Instance) Apply(s *Step, read func(r Read) ([]topics.Message, error)) e
 		}
 		return i.reload()
 	}
+	i.exec.cache.clear() // what is compared is what comes of the state itself
 	var arrivals []Arrival
 	for _, r := range s.Reads {
 		messages, err := read(r)

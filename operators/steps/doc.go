@@ -152,8 +152,9 @@ func loadOrder(b []byte) (stream.Time, stream.Position) {
 	return t, stream.Position{Input: int(binary.BigEndian.Uint32(b[8:])), Sequence: topics.Sequence(binary.BigEndian.Uint64(b[12:]))}
 }
 
-// remove deletes what is under a name from from to to, and returns it.
-func remove(s stream.State, name string, from, to []byte) (over [][]byte) {
+// remove deletes what is under a name from from to to.
+func remove(s stream.State, name string, from, to []byte) {
+	var over [][]byte
 	s.Scan(name, from, to, func(sub, _ []byte) bool {
 		over = append(over, bytes.Clone(sub))
 		return true
@@ -161,5 +162,4 @@ func remove(s stream.State, name string, from, to []byte) (over [][]byte) {
 	for _, sub := range over {
 		s.Delete(name, sub)
 	}
-	return over
 }

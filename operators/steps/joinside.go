@@ -16,6 +16,7 @@ type side struct {
 	bytes   int
 	part    bool // there are so many that only those asked for are read
 	gone    int  // of so many, since that was found out
+	rare    bool // there was none when it was read
 }
 
 // sideMax is how many records of a side are kept at hand.
@@ -25,6 +26,9 @@ const sideMax = 4096
 func (s *side) keep(c stream.Context, port int) {
 	if len(s.entries) > sideMax {
 		s = &side{part: true}
+	}
+	if s.rare = len(s.entries) < 2 && !s.part && s.rare; s.rare {
+		return // of a key that comes once there is nothing to remember
 	}
 	c.Cache(sideNames[port], nil, s, s.bytes)
 }
@@ -56,6 +60,7 @@ func (n *Join) side(c stream.Context, port int, from, to stream.Time) (*side, er
 		if err := s.read(c, port, nil, nil, sideMax+1); err != nil {
 			return nil, err
 		}
+		s.rare = len(s.entries) == 0
 		if s.keep(c, port); len(s.entries) <= sideMax {
 			return s, nil
 		}

@@ -114,17 +114,15 @@ func (n *Windows) Process(c stream.Context, _ int, r *stream.Record) error {
 	}
 	n.sub = appendTime(n.sub[:0], pane)
 	sub := n.sub
-	k, there, err := n.load(c, sub)
+	old, there := c.State().Get(stateWindows, sub)
+	row, err := n.all().loadOrNew(old, there)
 	if err != nil {
 		return err
 	}
-	if err := n.all().take(k.row, c, r); err != nil {
+	if err := n.all().take(row, c, r); err != nil {
 		return err
 	}
-	b := k.row.append(make([]byte, 0, max(k.size+8, 16)))
-	k.size = len(b)
-	c.State().Put(stateWindows, sub, b)
-	c.Cache(stateWindows, sub, k, n.all().weight(k.size))
+	c.State().Put(stateWindows, sub, row.append(make([]byte, 0, max(len(old)+8, 16))))
 	if !there {
 		for end := last; end > pane; end = add(end, -int64(n.Every)) {
 			if !by.passed(c, add(end, int64(n.Allow))) {
@@ -136,17 +134,6 @@ func (n *Windows) Process(c stream.Context, _ int, r *stream.Record) error {
 		return n.changed(c, pane, last, r.Origin)
 	}
 	return nil
-}
-
-// load returns what state says of a pane, and whether it says something.
-func (n *Windows) load(c stream.Context, sub []byte) (k *kept, there bool, err error) {
-	if k, there = c.Cached(stateWindows, sub).(*kept); there {
-		return k, true, nil
-	}
-	b, there := c.State().Get(stateWindows, sub)
-	k = &kept{size: len(b)}
-	k.row, err = n.all().loadOrNew(b, there)
-	return k, there, err
 }
 
 // changed emits the windows a pane is in that are still open, first to last.
@@ -223,9 +210,7 @@ func (n *Windows) OnTimer(c stream.Context, t stream.Timer) error {
 		c.State().Delete("shown", appendTime(nil, end))
 	}
 	next := add(end, int64(n.Every)-int64(n.Size))
-	for _, sub := range remove(c.State(), stateWindows, nil, appendTime(nil, next)) {
-		c.Cache(stateWindows, sub, nil, 0)
-	}
+	remove(c.State(), stateWindows, nil, appendTime(nil, next))
 	return nil
 }
 

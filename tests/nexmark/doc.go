@@ -2,7 +2,7 @@
 // and bids) as operators.
 //
 //	go run ./tests/nexmark -events 100000        # events per second of processor time
-//	go run ./tests/nexmark -nodes 3              # the same through three broker processes
+//	go run ./tests/nexmark -nodes 1              # the same through a broker process, or 3 or 5
 //	go test ./tests/nexmark                      # results against a batch computation
 //
 // The queries are files of queries/; the events are made by generator.go, each from

@@ -26,6 +26,7 @@ type limit struct {
 
 // facts are what the limit is found out from. Unknown ones are 0.
 type facts struct {
+	over            time.Duration // how long it took
 	durable         bool
 	clients, window int
 	cores           float64 // of this machine
@@ -44,6 +45,8 @@ type facts struct {
 // whatever is below.
 func (f facts) diagnose() limit {
 	switch {
+	case f.over < shortest: // processor time is counted in hundredths of a second
+		return limit{"unclear", fmt.Sprintf("it was over after %s, too soon to tell", round(f.over)), "a larger --msgs"}
 	case f.client > 0.8*f.cores:
 		return limit{
 			"client processors", fmt.Sprintf("this process kept %.1f of %.0f processors busy", f.client, f.cores),
@@ -87,6 +90,9 @@ func (f facts) diagnose() limit {
 	}
 	return limit{"unclear", "nothing that this client sees was busy", "--monitor URL of each broker's HTTP port tells its processors and its disk"}
 }
+
+// shortest is what figures are believed of.
+const shortest = 200 * time.Millisecond
 
 func round(d time.Duration) time.Duration {
 	if d > 10*time.Millisecond {
@@ -153,7 +159,7 @@ func median(do func() error) (time.Duration, error) {
 func (g *gauge) into(ctx context.Context, r result, f *benchFlags, durable bool) result {
 	over := time.Since(g.start).Seconds()
 	x := facts{
-		durable: durable, clients: f.clients, window: max(f.window, 1), cores: float64(runtime.NumCPU()),
+		over: time.Duration(over * float64(time.Second)), durable: durable, clients: f.clients, window: max(f.window, 1), cores: float64(runtime.NumCPU()),
 		client: (cpuTime() - g.client).Seconds() / over, rtt: g.rtt, lone: g.lone,
 	}
 	if now := machineTime(); now > 0 {

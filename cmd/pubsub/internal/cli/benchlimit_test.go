@@ -21,19 +21,27 @@ func TestWhereTheLimitWas(t *testing.T) {
 		"network":            {cores: 8, client: 0.2, machine: 1, rtt: 20 * ms, clients: 4},
 		"unclear":            {cores: 8, client: 0.2, machine: 1, rtt: ms / 10, clients: 4},
 	} {
+		f.over = time.Second
 		if got := f.diagnose(); got.What != want || got.Why == "" || got.Try == "" {
 			t.Errorf("%s: %+v", want, got)
 		}
 	}
 	// One publisher that can't keep more than a processor busy; one message at a time.
-	if got := (facts{cores: 8, client: 0.95, machine: 1.5, clients: 1}).diagnose(); got.What != "client processors" || got.Try != "--clients 2 and more" {
+	if got := (facts{over: time.Second, cores: 8, client: 0.95, machine: 1.5, clients: 1}).diagnose(); got.What != "client processors" || got.Try != "--clients 2 and more" {
 		t.Errorf("one connection: %+v", got)
 	}
-	if got := (facts{cores: 8, client: 0.1, durable: true, lone: 3 * ms, p50: 3 * ms, rtt: ms / 10, window: 1, clients: 1}).diagnose(); got.What != "disk sync" {
+	if got := (facts{over: time.Second, cores: 8, client: 0.1, durable: true, lone: 3 * ms, p50: 3 * ms, rtt: ms / 10, window: 1, clients: 1}).diagnose(); got.What != "disk sync" {
 		t.Errorf("one at a time: %+v", got)
 	}
-	if got := (facts{cores: 8, client: 0.1, durable: true, lone: 21 * ms, p50: 22 * ms, rtt: 20 * ms, window: 1, clients: 1}).diagnose(); got.What != "window" {
+	if got := (facts{over: time.Second, cores: 8, client: 0.1, durable: true, lone: 21 * ms, p50: 22 * ms, rtt: 20 * ms, window: 1, clients: 1}).diagnose(); got.What != "window" {
 		t.Errorf("one at a time, far away: %+v", got)
+	}
+}
+
+func TestAShortBenchSaysNothingOfLimits(t *testing.T) {
+	got := facts{over: time.Millisecond, cores: 2, client: 9, machine: 9}.diagnose()
+	if got.What != "unclear" || got.Try != "a larger --msgs" {
+		t.Errorf("%+v", got)
 	}
 }
 
@@ -42,7 +50,7 @@ func TestBenchSaysWhereTheLimitWas(t *testing.T) {
 	o.Port, o.HTTP.Port, o.JetStream.Enabled = -1, -1, true
 	w := newWorldOf(t, broker.Config{Options: o})
 	var results []result
-	if err := json.Unmarshal([]byte(w.must("bench", "durable", "--msgs", "300", "--monitor", w.monitor, "-o", "json")), &results); err != nil {
+	if err := json.Unmarshal([]byte(w.must("bench", "durable", "--msgs", "40000", "--monitor", w.monitor, "-o", "json")), &results); err != nil {
 		t.Fatal(err)
 	}
 	r := results[0]

@@ -38,7 +38,7 @@ func TestExitCodesAndErrorTexts(t *testing.T) {
 		{"sub orders.> --all --last", exitUsage, `only one of`},
 		{"sub a b --durable", exitUsage, `one SUBJECT`},
 		{"pub a b --id x", exitUsage, `need --durable`},
-		{"pub a -i yaml", exitUsage, `body, lines or ndjson`},
+		{"pub a -i yaml", exitUsage, `body, lines, ndjson or json`},
 		{"topic create x --max-age soon", exitUsage, `"soon" is not a duration`},
 		{"topic create x --retention never", exitUsage, `--retention`},
 		{"topic rm orders", exitUsage, `needs --yes`},

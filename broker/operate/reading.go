@@ -2,6 +2,7 @@ package operate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -101,7 +102,7 @@ func (u *unit) readAgain(r engine.Read) (all []topics.Message, err error) {
 	for from := r.From; len(all) < r.Count; {
 		messages, next, err := u.read(r.Input, from, r.Count-len(all), 0)
 		if err != nil {
-			return nil, err
+			return nil, &rereadError{err}
 		}
 		for _, m := range messages {
 			if m.Sequence <= r.To && len(all) < r.Count {
@@ -114,6 +115,19 @@ func (u *unit) readAgain(r engine.Read) (all []topics.Message, err error) {
 		from = next
 	}
 	return all, nil
+}
+
+// rereadError says that the records of a step can't be read here now, which says nothing
+// about the state.
+type rereadError struct{ err error }
+
+func (e *rereadError) Error() string { return e.err.Error() }
+func (e *rereadError) Unwrap() error { return e.err }
+
+// gone tells whether the records will never be there again.
+func (e *rereadError) gone() bool {
+	var g *goneError
+	return errors.As(e.err, &g)
 }
 
 // ends is how far each input has been looked at once all that arrived is taken.

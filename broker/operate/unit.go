@@ -84,6 +84,8 @@ type unit struct {
 	g      *graph.Graph
 	inst   *engine.Instance
 	faulty bool // the state is not to be used
+	// retries counts how often the step in front could not be run for want of its records.
+	retries int
 	// was is how far the group had come when an epoch began.
 	was      topics.Place
 	wasEpoch uint64
@@ -164,6 +166,14 @@ func (u *unit) pop() (i item, ok bool) {
 	return i, true
 }
 
+// again puts what pop took back in front.
+func (u *unit) again(i item) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.queue = append([]item{i}, u.queue...)
+	u.queued += len(i.step.Head)
+}
+
 // flush waits until all steps up to an index have been taken in, and makes them last.
 func (u *unit) flush(ctx context.Context, i topics.Index) error {
 	defer context.AfterFunc(ctx, func() {
@@ -223,6 +233,10 @@ func (u *unit) end(gone bool) {
 
 // retryEvery is how long a unit waits before it tries again what can't be done now.
 const retryEvery = 200 * time.Millisecond
+
+// retriesMax is how often a standby tries to read the records of a step before it takes the
+// state of another replica instead.
+const retriesMax = 25
 
 // run is the unit's goroutine.
 func (u *unit) run() {
@@ -374,7 +388,14 @@ func (u *unit) drain() error {
 		if !ok {
 			return nil
 		}
-		if err := u.take(i); err != nil {
+		err := u.take(i)
+		if unread := (*rereadError)(nil); errors.As(err, &unread) {
+			u.retries++
+			u.again(i) // nothing is wrong with the state: it has to come by the records
+			return err
+		}
+		u.retries = 0
+		if err != nil {
 			return err
 		}
 	}
@@ -418,9 +439,13 @@ func (u *unit) take(i item) error {
 		return nil
 	}
 	if err := u.carry(s); err != nil {
+		var unread *rereadError
+		if errors.As(err, &unread) && u.retries < retriesMax && !unread.gone() {
+			return err
+		}
 		u.faulty = true
 		u.mu.Lock()
-		u.quarantined = true
+		u.quarantined = unread == nil
 		u.mu.Unlock()
 		u.count(func(st *Stats) {
 			if errors.Is(err, engine.ErrDiverged) {

@@ -210,3 +210,15 @@ func lastLines(b []byte, n int) string {
 	}
 	return strings.Join(lines, "\n")
 }
+
+// firstErrors returns the first n lines of a log that are errors or speak of a quarantine: what
+// comes at a log's end is often only what follows from them.
+func firstErrors(log string, n int) string {
+	var lines []string
+	for line := range strings.Lines(log) {
+		if len(lines) < n && (strings.Contains(line, "[ERR]") && !strings.Contains(line, "raft:") || strings.Contains(line, "quarantined")) {
+			lines = append(lines, strings.TrimSpace(line))
+		}
+	}
+	return strings.Join(lines, "\n")
+}

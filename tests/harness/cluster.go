@@ -90,7 +90,7 @@ func NewCluster(t testing.TB, o ClusterOptions) *Cluster {
 		for _, n := range c.made {
 			n.Kill()
 			if t.Failed() {
-				t.Logf("%s, last lines of its log:\n%s", n.Name, lastLines([]byte(n.Output()), 15))
+				t.Logf("%s, first errors and last lines of its log:\n%s\n…\n%s", n.Name, firstErrors(n.Output(), 10), lastLines([]byte(n.Output()), 15))
 			}
 		}
 	})

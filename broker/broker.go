@@ -62,6 +62,7 @@ type Broker struct {
 	front     *front.Server
 	mon       *monitor.Monitor
 	http      *monitor.Server
+	profiles  *monitor.Server
 	links     *links // nil without a cluster
 	filtering *filtering.Service
 	web       *web.Server // nil unless enabled
@@ -228,7 +229,13 @@ func (b *Broker) makeStoreDir() error {
 	return nil
 }
 
-func (b *Broker) listenHTTP(o *config.Options) error {
+func (b *Broker) listenHTTP(o *config.Options) (err error) {
+	if o.ProfPort != 0 {
+		if b.profiles, err = monitor.ListenProfiles(o.ProfPort, b.cfg.Log); err != nil {
+			return err
+		}
+		b.cfg.Log.Info("Profiles at http://" + b.profiles.Addr().String() + "/debug/pprof/")
+	}
 	port, scheme := o.HTTP.Port, "http"
 	tc := o.TLS
 	if o.HTTP.HTTPSPort != 0 {
@@ -290,8 +297,10 @@ func (b *Broker) shut() error {
 	if b.links != nil {
 		errs = append(errs, b.links.close())
 	}
-	if b.http != nil {
-		errs = append(errs, b.http.Close())
+	for _, s := range []*monitor.Server{b.http, b.profiles} {
+		if s != nil {
+			errs = append(errs, s.Close())
+		}
 	}
 	if b.temporary {
 		errs = append(errs, os.RemoveAll(b.storeDir))

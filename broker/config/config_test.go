@@ -340,8 +340,8 @@ func TestUsersWithoutPasswordWarn(t *testing.T) {
 }
 
 func TestHarmlessKeysWarn(t *testing.T) {
-	o := mustParse(t, "prof_port: 1\nconnect_error_reports: 3\njetstream { sync_interval: \"2m\" }\nfeature_flags { js_raft_delete_range: true }\n")
-	if len(o.Warnings) != 4 || !strings.Contains(o.Warnings[0], "test.conf:1:1: prof_port is ignored") {
+	o := mustParse(t, "prof_block_rate: 1\nconnect_error_reports: 3\njetstream { sync_interval: \"2m\" }\nfeature_flags { js_raft_delete_range: true }\n")
+	if len(o.Warnings) != 4 || !strings.Contains(o.Warnings[0], "test.conf:1:1: prof_block_rate is ignored") {
 		t.Errorf("warnings %q", o.Warnings)
 	}
 }

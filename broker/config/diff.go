@@ -29,7 +29,7 @@ func (c Change) String() string {
 var fixed = []string{
 	"server_name", "host", "port", "websocket", "http", "web", "console", "cluster", "jetstream.enabled", "jetstream.store_dir",
 	"jetstream.domain", "jetstream.strict", "jetstream.request_queue", "jetstream.limits",
-	"log.file", "log.format", "log.time", "log.utc", "pid_file", "ports_dir", "system_account", "no_system",
+	"log.file", "log.format", "log.time", "log.utc", "pid_file", "ports_dir", "prof_port", "system_account", "no_system",
 }
 
 // hidden are the keys whose values are never shown, since secrets are in them

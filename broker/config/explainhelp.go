@@ -162,6 +162,7 @@ var helps = map[string]help{
 	"log_file":               {"Log to this file instead of stderr; SIGUSR1 opens it anew", `log_file: "/var/log/herald.log"`, "stderr"},
 	"logfile_size_limit":     {"Rotate the file at this size; 0 never", `logfile_size_limit: 64MB`, ""},
 	"logfile_max_num":        {"Rotated files that are kept; 0 is all", `logfile_max_num: 5`, ""},
+	"prof_port":              {"Port of 127.0.0.1 where Go's profiles are, at /debug/pprof/: they show what is in memory", `prof_port: 6060`, "off"},
 	"pid_file":               {"File for the process id", `pid_file: "/run/herald.pid"`, ""},
 	"ports_file_dir":         {"Directory for a file with the ports in use", `ports_file_dir: "/run"`, ""},
 

@@ -276,7 +276,7 @@ func (c *Command) clusterFlags() []flagSpec {
 
 func (c *Command) otherFlags() []flagSpec {
 	return []flagSpec{
-		{"profile", "PORT", "(ignored: no profiling port)", c.number(0, 65535, func(*Options, int) {})},
+		{"profile", "PORT", "port of 127.0.0.1 for Go's profiles", c.number(0, 65535, func(o *Options, v int) { o.ProfPort = v })},
 		{"v|version", "", "print the version and exit", c.act(Version)},
 		{"h|help", "", "print this and exit", c.act(Help)},
 		{"help_tls", "", "print help on TLS and exit", c.act(HelpTLS)},

@@ -72,7 +72,7 @@ func TestFlags(t *testing.T) {
 		{"--routes nats://h:1 -n a", "Cluster.Port", DefaultClusterPort},
 		{"--cluster :6333 --cluster_advertise h -n a", "Cluster.Advertise", "h:6333"},
 		{"--cluster :6333 --connect_retries 3 -n a", "Cluster.Host", "127.0.0.1"},
-		{"--profile 8000", "Port", DefaultPort},
+		{"--profile 8000", "ProfPort", 8000},
 		{"", "Host", "127.0.0.1"},
 		{"", "HTTP.Port", 0},
 	} {

@@ -88,6 +88,7 @@ type Options struct {
 	// The process.
 
 	Log      Log
+	ProfPort int // of 127.0.0.1, for Go's profiles; 0 is off
 	PidFile  string
 	PortsDir string
 }

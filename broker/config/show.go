@@ -43,6 +43,9 @@ func Show(o *Options) []byte {
 	if o.HTTP.Port != 0 {
 		m["http"] = net.JoinHostPort(o.HTTP.Host, strconv.Itoa(o.HTTP.Port))
 	}
+	if o.ProfPort != 0 {
+		m["prof_port"] = o.ProfPort
+	}
 	if o.HTTP.HTTPSPort != 0 {
 		m["https"] = net.JoinHostPort(o.HTTP.Host, strconv.Itoa(o.HTTP.HTTPSPort))
 	}

@@ -98,40 +98,52 @@ func (b *outbox) settled() (all []engine.Sent, alone bool, err error) {
 		if sent > l.proposed {
 			all = append(all, engine.Sent{Topic: l.topic, Number: sent})
 		}
-		if !deleted {
+		// What is known to have another one's name now is not asked for first: what comes
+		// next would go there before what waits.
+		if !deleted && !b.u.madeAnew(l) {
 			continue
 		}
-		s, some, err := b.u.orphaned(l)
+		waits, err := b.u.inst.Waits(l.topic)
 		if err != nil {
 			return nil, false, err
 		}
-		if some {
-			all, alone = append(all, s), true
+		if !waits {
+			continue
 		}
+		if alone = true; b.u.inst.Open() > 0 {
+			continue // what is under way comes first
+		}
+		s, err := b.u.orphaned(l)
+		if err != nil {
+			return nil, false, err
+		}
+		all = append(all, s)
 	}
 	slices.SortFunc(all, func(a, b engine.Sent) int { return cmp.Compare(a.Topic, b.Topic) })
 	return all, alone, nil
 }
 
+// madeAnew tells whether a lane's topic was deleted and another one has its name.
+func (u *unit) madeAnew(l *lane) bool {
+	t, ok := u.e.state.Topic(u.op.Load().Account, l.name)
+	return ok && t.ID() != l.topic
+}
+
 // orphaned decides what becomes of what waits for a topic that was deleted.
-func (u *unit) orphaned(l *lane) (s engine.Sent, some bool, err error) {
-	waits, err := u.inst.Waits(l.topic)
-	if err != nil || !waits || u.inst.Open() > 0 {
-		return s, false, err // what is under way comes first
-	}
+func (u *unit) orphaned(l *lane) (s engine.Sent, err error) {
 	s = engine.Sent{Topic: l.topic, Number: math.MaxInt64, Fate: engine.Dropped}
 	if t, ok := u.e.state.Topic(u.op.Load().Account, l.name); ok && t.ID() != l.topic {
 		s.Fate, s.To = engine.Rerouted, t.ID()
 		u.note("warn", "topic %s was made anew: what waited for the one that was deleted goes there", l.name)
-		return s, true, nil
+		return s, nil
 	}
 	for i := range u.g.Sinks {
 		if sink := &u.g.Sinks[i]; sink.Topic == l.name && sink.Policy == graph.Stop {
-			return s, false, fmt.Errorf("topic %s was deleted, and outputs wait for it: make it anew and resume the operator, and they go there", l.name)
+			return s, fmt.Errorf("topic %s was deleted, and outputs wait for it: make it anew and resume the operator, and they go there", l.name)
 		}
 	}
 	u.note("warn", "topic %s was deleted: what waited for it goes the way of the output's policy", l.name)
-	return s, true, nil
+	return s, nil
 }
 
 // routes says which outputs go with the step and which wait in the outbox: those of

@@ -3,7 +3,6 @@ package broker_test
 import (
 	"bytes"
 	"encoding/binary"
-	"encoding/json"
 	"math"
 	"strings"
 	"testing"
@@ -85,18 +84,7 @@ func TestOperatorsOfAvroAndProtobuf(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	ask := func(verb string, body map[string]any) string {
-		t.Helper()
-		raw, err := json.Marshal(body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		m, err := nc.Request("$HERALD.OP."+verb, raw, 10*time.Second)
-		if err != nil {
-			t.Fatalf("%s: %v", verb, err)
-		}
-		return string(m.Data)
-	}
+	ask := operatorAsker(t, nc)
 	for _, spec := range []string{fromAvro, fromProtobuf} {
 		if got := ask("DEPLOY", map[string]any{"spec": spec}); !strings.Contains(got, `"created":true`) {
 			t.Fatalf("deployed: %s", got)

@@ -29,6 +29,22 @@ func double(value.Value) (steps.Function, error) {
 	}}, nil
 }
 
+// operatorAsker returns what asks the operator service of a broker, as any client does.
+func operatorAsker(t *testing.T, nc *nats.Conn) func(verb string, body map[string]any) string {
+	return func(verb string, body map[string]any) string {
+		t.Helper()
+		raw, err := json.Marshal(body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := nc.Request("$HERALD.OP."+verb, raw, 10*time.Second)
+		if err != nil {
+			t.Fatalf("%s: %v", verb, err)
+		}
+		return string(m.Data)
+	}
+}
+
 func TestOperatorsOfAnyClient(t *testing.T) {
 	b := start(t, broker.Config{StoreDir: t.TempDir(), Functions: map[string]steps.Factory{"double": double}})
 	nc := connect(t, b.ClientURL())
@@ -41,18 +57,7 @@ func TestOperatorsOfAnyClient(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	ask := func(verb string, body map[string]any) string {
-		t.Helper()
-		raw, err := json.Marshal(body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		m, err := nc.Request("$HERALD.OP."+verb, raw, 10*time.Second)
-		if err != nil {
-			t.Fatalf("%s: %v", verb, err)
-		}
-		return string(m.Data)
-	}
+	ask := operatorAsker(t, nc)
 	spec := "operator: twice\ninputs: [{topic: IN}]\nsteps: [{process: double}]\noutputs: [{topic: OUT}]\n"
 	if got := ask("DEPLOY", map[string]any{"spec": spec}); !strings.Contains(got, `"created":true`) {
 		t.Fatalf("deployed: %s", got)
@@ -125,18 +130,7 @@ func TestOperatorsAreRescaledByAnyClient(t *testing.T) {
 	if _, err := js.AddStream(&nats.StreamConfig{Name: "IN", Subjects: []string{"in"}}); err != nil {
 		t.Fatal(err)
 	}
-	ask := func(verb string, body map[string]any) string {
-		t.Helper()
-		raw, err := json.Marshal(body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		m, err := nc.Request("$HERALD.OP."+verb, raw, 10*time.Second)
-		if err != nil {
-			t.Fatalf("%s: %v", verb, err)
-		}
-		return string(m.Data)
-	}
+	ask := operatorAsker(t, nc)
 	spec := "operator: sums\npartitions: 3\ninputs: [{topic: IN}]\nsteps: [{key: k}, {aggregate: {total: sum(v)}}]\n" +
 		"outputs: [{topic: SUMS, subject: 'sums.{k}', key: k, create: {max_msgs_per_subject: 1}}]\n"
 	if got := ask("DEPLOY", map[string]any{"spec": spec}); !strings.Contains(got, `"created":true`) {

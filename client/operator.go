@@ -72,6 +72,10 @@ type OperatorReplica struct {
 	Lag       uint64    `json:"lag_records"`
 	LagFor    float64   `json:"lag_seconds"`
 	Blocked   string    `json:"blocked,omitempty"`
+	// Waits: it stands still for want of what may come, as records of an input; Stands is for
+	// how long it has stood still in front of a step, whatever the reason.
+	Waits  bool    `json:"waits,omitempty"`
+	Stands float64 `json:"standstill_seconds,omitempty"`
 	// Outbox is what waits to be sent to topics of other groups.
 	Outbox []struct {
 		Topic   string `json:"topic"`
@@ -112,7 +116,7 @@ type OperatorReplica struct {
 	} `json:"loads,omitempty"` // of the runs that are measured
 	Standby    string  `json:"standby,omitempty"` // what a step brings standbys: delta, replay or progress
 	Checkpoint float64 `json:"checkpoint_age_seconds,omitempty"`
-	Kept       int     `json:"kept_steps,omitempty"` // behind a passive standby's state
+	Kept       int     `json:"kept_steps,omitempty"` // behind the state, which it has not run
 	// Shadow is how another version compares that runs beside it, where it is led.
 	Shadow *OperatorShadow `json:"shadow,omitempty"`
 	Counts []struct {

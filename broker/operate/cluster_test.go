@@ -2,6 +2,7 @@ package operate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -35,6 +36,9 @@ func (n nodes) Handle(method string, h func(context.Context, string, []byte) ([]
 }
 
 func (n nodes) OpenStream(ctx context.Context, node, method string, body []byte) (io.ReadCloser, error) {
+	if method == streamState && n.p.deaf.Load() {
+		return nil, errors.New("asked in vain")
+	}
 	return n.p.net.OpenStream(ctx, node, method, body)
 }
 

@@ -31,7 +31,7 @@ type Peers interface {
 // through from a sequence on, and where to go on.
 type Fetch func(ctx context.Context, t *state.Topic, subjects []string, from topics.Sequence) (messages []topics.Message, next topics.Sequence, err error)
 
-// Options say what an Engine works with. All but Peers, Fetch, Log and OutboxBytes are required.
+// Options say what an Engine works with. All but Peers, Fetch, Log, OutboxBytes and Patience are required.
 type Options struct {
 	Dir     string // where the state of operators is kept
 	Account func(name string) *front.Account
@@ -49,6 +49,9 @@ type Options struct {
 	// OutboxBytes may wait in an operator's outbox: with more it runs no steps until some
 	// have been sent. 0: 16 MiB.
 	OutboxBytes int64
+	// Patience is how long a primary that can't go on asks the other replicas for their
+	// state before the operator fails. 0: 30 seconds.
+	Patience time.Duration
 }
 
 // Engine is the operators of a node. All methods but New, Start, Stop and Close may be
@@ -77,6 +80,7 @@ type Engine struct {
 	over    map[uint64]time.Time // since when outboxes are known to be gone
 
 	service service
+	early   early
 }
 
 // New returns an engine. Attach must be called before anything else is.
@@ -84,7 +88,7 @@ func New(o Options) *Engine {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	o.OutboxBytes = cmp.Or(o.OutboxBytes, 16<<20)
+	o.OutboxBytes, o.Patience = cmp.Or(o.OutboxBytes, 16<<20), cmp.Or(o.Patience, 30*time.Second)
 	e := &Engine{o: o, units: map[unitKey]*unit{}, readers: map[topics.TopicID][]*unit{}, changed: make(chan struct{}, 1), over: map[uint64]time.Time{}, firsts: map[uint64]first{}, refused: map[advertKey]string{}}
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	e.service.init(e)
@@ -169,6 +173,7 @@ func (e *Engine) reconcile() {
 		case <-tick.C:
 		case <-soon.C:
 		}
+		e.early.known(e)
 		there := map[uint64]*catalogue.Operator{}
 		for _, o := range e.state.Operators("") {
 			there[o.ID] = o
@@ -194,6 +199,13 @@ func (e *Engine) reconcile() {
 			soon.Reset(succeedEvery)
 		}
 	}
+}
+
+// has tells whether there is a unit already.
+func (e *Engine) has(k unitKey) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.units[k] != nil
 }
 
 // unit returns the unit of an operator, and makes it where it should be and isn't. o is
@@ -262,9 +274,12 @@ func (e *Engine) reads(u *unit, ids []topics.TopicID) {
 
 // Stepped is for state.Hooks.OnStep.
 func (e *Engine) Stepped(_ *state.Group, s state.Step) {
-	if u := e.unit(unitKey{s.Guard.Producer, s.Guard.Partition}, nil); u != nil {
-		u.push(item{step: s, index: s.Index})
-	}
+	k := unitKey{s.Guard.Producer, s.Guard.Partition}
+	e.early.tell(e, k, len(s.Head), func() {
+		if u := e.unit(k, nil); u != nil {
+			u.push(item{step: s, index: s.Index})
+		}
+	})
 }
 
 // Declared is for state.Hooks.OnProducer.
@@ -272,9 +287,11 @@ func (e *Engine) Declared(g *state.Group, p state.Epoch) {
 	if p.Epoch <= p.Was {
 		return
 	}
-	for _, u := range e.instancesIn(g, p.Producer) {
-		u.push(item{epoch: p.Epoch, index: p.Index, was: topics.Place{Epoch: p.Was, Seq: p.Seqs[u.slot]}})
-	}
+	e.early.tell(e, unitKey{id: p.Producer}, 0, func() {
+		for _, u := range e.instancesIn(g, p.Producer) {
+			u.push(item{epoch: p.Epoch, index: p.Index, was: topics.Place{Epoch: p.Was, Seq: p.Seqs[u.slot]}})
+		}
+	})
 }
 
 // Adopted is for state.Hooks.OnAdopted.

@@ -70,15 +70,16 @@ func (u *unit) begin(epoch uint64, was *topics.Place) error {
 			o = c
 		}
 	}
-	if o.Epoch < epoch { // this node's catalogue is behind: it is fetched later
-		u.epoch, u.faulty, u.inst = epoch, true, nil
-		return nil
+	if o.Epoch < epoch {
+		return &heldError{fmt.Errorf("epoch %d can't begin: the catalogue here is at %d: %w", epoch, o.Epoch, errGraph)}
 	}
 	u.op.Store(o)
 	if u.replaced() {
 		return nil
 	}
-	u.carryOut()
+	if err := u.carryOut(o, epoch); err != nil {
+		return err
+	}
 	s := u.store.Load()
 	has := topics.Place{Epoch: s.Epoch(), Seq: s.Seq()}
 	exact := was != nil && (*was == has || notYet(o, has, *was, epoch)) || was == nil && len(u.group.Nodes()) <= 1 && has.Epoch == epoch-1

@@ -34,7 +34,8 @@ var (
 	descNodeBusy = desc("step_busy_seconds_total", "Time spent in a step of the graph, of the runs that are measured.", "step")
 	descCalls    = desc("step_calls_total", "Calls of a step of the graph, of the runs that are measured: by step_busy_seconds_total, its true rate.", "step")
 	descCheck    = desc("checkpoint_age_seconds", "Age of a passive standby's state.")
-	descKept     = desc("kept_steps", "Steps that a passive standby keeps behind its state.")
+	descKept     = desc("kept_steps", "Steps that a replica keeps behind its state, which it has not run: a passive standby, or one that can't.")
+	descStands   = desc("standstill_seconds", "For how long this node has stood still in front of a step that it can't run again; 0: it doesn't.")
 	descSent     = desc("checkpoint_bytes_total", "Bytes of checkpoints that this node has received.")
 	descRecov    = desc("recovered_total", "How often this node took over with recovery passive, upstream or amnesia.")
 	descAgain    = desc("again_total", "Steps (passive) or records (upstream) that were run again in doing so.")
@@ -48,7 +49,7 @@ var (
 func (e *Engine) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		descState, descLeads, descSeq, descBehind, descLag, descLagFor, descMark, descKeys, descBytes, descOutbox, descIn, descOut,
-		descSteps, descBusy, descDiverged, descRebuilt, descStep, descBlocked, descIdle, descVolume, descNodeBusy, descCalls, descCheck, descKept, descSent, descRecov,
+		descSteps, descBusy, descDiverged, descRebuilt, descStep, descBlocked, descIdle, descVolume, descNodeBusy, descCalls, descCheck, descKept, descStands, descSent, descRecov,
 		descAgain, descLost, descFailover, descSince,
 	} {
 		ch <- d
@@ -97,6 +98,7 @@ func (e *Engine) Collect(ch chan<- prometheus.Metric) {
 		}
 		put(descCheck, prometheus.GaugeValue, r.Checkpoint)
 		put(descKept, prometheus.GaugeValue, float64(r.Kept))
+		put(descStands, prometheus.GaugeValue, r.Stands)
 		put(descSent, prometheus.CounterValue, float64(r.Stats.CheckpointBytes))
 		put(descRecov, prometheus.CounterValue, float64(r.Stats.Recovered))
 		put(descAgain, prometheus.CounterValue, float64(r.Stats.Again))

@@ -57,12 +57,9 @@ func (h hollow) Scan(from, to []byte, f func(key, v []byte) bool) error {
 	return h.less.Scan(from, to, f)
 }
 
-// reached returns the last step that is taken in or, by a passive standby, kept.
+// reached returns the last step that is taken in, or kept.
 func (u *unit) reached() uint64 {
-	if p := u.behind.Load(); p != nil {
-		return p.log.Last(u.inst.Committed())
-	}
-	return u.inst.Committed()
+	return u.kept().Last(u.store.Load().Seq())
 }
 
 // takeOver gets the replica ready to run, where it leads; ready is false when it isn't
@@ -77,6 +74,9 @@ func (u *unit) takeOver(runs bool) (ready bool, err error) {
 	}
 	if p := u.behind.Load(); p != nil {
 		return u.runBehind(p)
+	}
+	if n, _ := u.kept().Size(); n > 0 {
+		return false, nil
 	}
 	if !forgetful(u.g) || u.inst.Open() > 0 {
 		return true, nil

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -69,8 +70,9 @@ func compile(_ string, text []byte, ids map[string]uint16) (*graph.Graph, error)
 type place struct {
 	testing.TB
 	*state.State
-	ops *Engine
-	net *peer.Network
+	ops  *Engine
+	net  *peer.Network
+	deaf atomic.Bool // it gets no state of others
 }
 
 func testLog(name string) *slog.Logger {

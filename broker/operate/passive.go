@@ -29,8 +29,8 @@ const (
 )
 
 // The bounds of what is kept between checkpoints. A primary that has more changed keys
-// gives the whole state; a standby that has more steps forgets them, and begins again with
-// the whole state.
+// gives the whole state; a replica that has more steps takes no more, and gets the whole
+// state of another one.
 const (
 	changedBytesMax = 64 << 20
 	behindBytesMax  = 64 << 20
@@ -46,8 +46,7 @@ type passive struct {
 	// The unit's goroutine's own.
 	next         time.Time // when the next checkpoint is asked for
 	leads        bool
-	tried        time.Time // since when the steps can't be run
-	last, before uint64    // the steps of the last checkpoints
+	last, before uint64 // the steps of the last checkpoints
 
 	mu      sync.Mutex // of what follows
 	pulling bool
@@ -67,28 +66,21 @@ type checkpoint struct {
 
 // keepBehind opens what a passive operator needs, or puts it away where it isn't any
 // more.
-func (u *unit) keepBehind() error {
+func (u *unit) keepBehind() {
 	u.recovery.Store(uint32(u.g.Recovery))
 	p, st := u.behind.Load(), u.store.Load()
+	u.kept().Begin(u.epoch, st.Seq())
 	switch {
 	case u.g.Recovery != graph.Passive && p != nil:
+		u.late.Store(p.log)
 		u.behind.Store(nil)
 		p.pulls.Wait()
 		st.Track(0)
-		return p.log.Remove()
-	case u.g.Recovery != graph.Passive:
-		return nil
-	case p != nil:
-		p.log.Begin(u.epoch, st.Seq())
-		return nil
+	case u.g.Recovery == graph.Passive && p == nil:
+		st.Track(changedBytesMax)
+		u.behind.Store(&passive{log: u.late.Load(), served: map[string]uint64{}, at: time.Now()})
+		u.late.Store(nil)
 	}
-	log, err := opstate.OpenStepLog(u.e.dir(u.unitKey), u.epoch, st.Seq())
-	if err != nil {
-		return err
-	}
-	st.Track(changedBytesMax)
-	u.behind.Store(&passive{log: log, served: map[string]uint64{}, at: time.Now()})
-	return nil
 }
 
 // standBy takes in a checkpoint that has come and asks for the next one, where it is time;
@@ -100,13 +92,6 @@ func (u *unit) standBy() time.Duration {
 	}
 	p.leads = false
 	u.adopt(p)
-	if _, bytes := p.log.Size(); bytes > behindBytesMax {
-		u.note("warn", "more steps than can be kept came without a checkpoint: the state is fetched as a whole")
-		p.log.Begin(u.epoch, p.log.Last(0))
-		u.faulty = true
-		u.poke()
-		return 0
-	}
 	now := time.Now()
 	if p.next.IsZero() {
 		p.next = now.Add(u.g.Checkpoint)
@@ -230,10 +215,16 @@ func (u *unit) adopt(p *passive) {
 	}
 	if err != nil {
 		u.faulty = true
+		u.mu.Lock()
+		u.quarantined = true // it may be in part
+		u.mu.Unlock()
 		u.note("error", "a checkpoint can't be taken in: %v", err)
 		return
 	}
 	p.log.Trim(c.seq)
+	if u.still != nil && c.seq >= u.still.step {
+		u.goes()
+	}
 	// Who leads next may be asked for what has changed since the checkpoint before.
 	st.Forget(p.before)
 	p.before, p.last = p.last, c.seq
@@ -294,10 +285,6 @@ func (e *Engine) giveCheckpoint(_ context.Context, from string, body []byte, w i
 	return nil
 }
 
-// behindPatience is how long a replica that leads tries to make the operator's state, or to
-// get it from another one, before the operator fails.
-const behindPatience = 30 * time.Second
-
 // runBehind runs the steps behind the checkpoint again. Their outputs are in the log.
 func (u *unit) runBehind(p *passive) (ready bool, err error) {
 	if !p.leads {
@@ -307,42 +294,32 @@ func (u *unit) runBehind(p *passive) (ready bool, err error) {
 		p.mu.Unlock()
 	}
 	if n, _ := p.log.Size(); n == 0 {
-		p.tried = time.Time{}
 		p.mu.Lock()
 		p.at = time.Now()
 		p.mu.Unlock()
 		return true, nil
 	}
 	began := time.Now()
-	n, err := u.runKept(p)
-	if err == nil {
+	n, done := u.goOn()
+	if done {
 		u.note("info", "took over: %d steps behind the checkpoint were run again in %s", n, time.Since(began).Round(time.Millisecond))
-		u.count(func(st *Stats) { st.Recovered++; st.RecoveryTime = time.Since(began); st.Again += uint64(n) })
-		return !u.ended(), nil
 	}
-	if p.tried.IsZero() {
-		p.tried = time.Now()
-		u.note("error", "the steps behind the checkpoint can't be run again: %v", err)
-	}
-	at := topics.Place{Epoch: u.epoch, Seq: p.log.Last(u.inst.Committed())}
-	if u.rebuild(at) == nil {
-		p.tried = time.Time{}
-		return true, nil
-	}
-	if time.Since(p.tried) > behindPatience && u.op.Load().State != catalogue.Failed {
-		p.tried = time.Time{}
-		return false, u.fail(fmt.Sprintf("the steps behind the checkpoint can't be run again, and no other replica has the state: %v; resume it once the replica that ran it is back, or update it with reset to begin anew", err), nil)
-	}
-	return false, nil
+	u.count(func(st *Stats) {
+		if st.Again += uint64(n); done {
+			st.Recovered++
+			st.RecoveryTime = time.Since(began)
+		}
+	})
+	return done && !u.ended(), nil
 }
 
 // runKept runs the steps that are kept, and forgets those that were.
-func (u *unit) runKept(p *passive) (n int, err error) {
+func (u *unit) runKept(log *opstate.StepLog) (n int, err error) {
 	if err := u.abort(); err != nil {
 		return 0, err
 	}
-	defer func() { p.log.Trim(u.inst.Committed()) }()
-	for _, l := range p.log.Steps() {
+	defer func() { log.Trim(u.store.Load().Seq()) }()
+	for _, l := range log.Steps() {
 		if u.ended() || u.e.ctx.Err() != nil {
 			return n, nil
 		}
@@ -353,28 +330,32 @@ func (u *unit) runKept(p *passive) (n int, err error) {
 		if err != nil {
 			return n, fmt.Errorf("step %d: %w", l.Seq, err)
 		}
-		if u.sums.differs(s) {
-			return n, fmt.Errorf("%w: the state of step %d is another one than the primary's", engine.ErrDiverged, s.SumOf)
+		if err := u.carry(s); err != nil {
+			return n, errors.Join(err, u.abort())
 		}
-		if err := u.inst.Apply(s, u.readAgain); err != nil {
-			return n, errors.Join(err, u.inst.Abort())
-		}
-		u.noteSum()
 		n++
 	}
 	return n, nil
 }
 
 // carryOut runs what is kept, where an epoch ends: the next one begins with what comes out.
-func (u *unit) carryOut() {
-	p := u.behind.Load()
-	if p == nil || u.inst == nil || u.faulty {
-		return
+// It waits for what can't be run now, unless the epoch begins without.
+func (u *unit) carryOut(o *catalogue.Operator, epoch uint64) error {
+	log := u.kept()
+	if u.faulty || o.Outbox >= epoch {
+		return nil
 	}
-	if _, err := u.runKept(p); err != nil {
-		u.faulty = true
-		u.note("error", "the steps behind the checkpoint can't be run again: %v", err)
+	if n, _ := log.Size(); n == 0 {
+		return nil
 	}
+	if u.inst == nil {
+		return &heldError{errGraph}
+	}
+	if _, err := u.runKept(log); err != nil {
+		return &heldError{fmt.Errorf("epoch %d begins with what comes of steps that can't be run here: %w", epoch, err)}
+	}
+	u.goes()
+	return nil
 }
 
 // checkpointAge is how old the state here is, of a passive standby.

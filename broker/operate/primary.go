@@ -308,7 +308,7 @@ func (u *unit) step(now stream.Time, sent []engine.Sent) (done bool, err error) 
 		}
 		took := u.p.arrivals[:taken:taken]
 		u.p.arrivals = u.p.arrivals[taken:]
-		u.p.choose(u.g, s, input)
+		u.p.choose(u.g, s, input, u.fleeting)
 		u.count(func(st *Stats) { st.InBytes += uint64(input); st.DeltaBytes += uint64(len(s.Delta)) })
 		u.propose(s, took, began)
 	}

@@ -97,25 +97,44 @@ func (u *unit) read(input int, from topics.Sequence, most, bytes int) ([]topics.
 	return messages, next, err
 }
 
-// readAgain reads what a step has read, for a standby that runs it again.
+// readAgain reads what a step has read, for a replica that runs it again: all of it, or the
+// error is a *rereadError.
+//
+// A replica may be ahead of its own copy of an input: that is of another group, which goes at
+// its own pace, and after a restart from the beginning. So records that aren't there have
+// gone only where the copy has come past them.
 func (u *unit) readAgain(r engine.Read) (all []topics.Message, err error) {
+	o, in := u.op.Load(), &u.g.Inputs[r.Input]
+	if slices.Contains(o.RenewedSince(u.epoch), r.Input) {
+		return nil, &rereadError{&goneError{in.Name, in.Topic, r.To, true}}
+	}
 	for from := r.From; len(all) < r.Count; {
 		messages, next, err := u.read(r.Input, from, r.Count-len(all), 0)
 		if err != nil {
-			return nil, &rereadError{err}
+			return nil, &rereadError{fmt.Errorf("read input %s: %w", in.Name, err)}
 		}
 		for _, m := range messages {
 			if m.Sequence <= r.To && len(all) < r.Count {
 				all = append(all, m)
 			}
 		}
-		if next <= from || next > r.To {
-			break
+		switch {
+		case len(all) == r.Count:
+		case next > r.To:
+			return nil, &rereadError{fmt.Errorf("%w: input %s has %d of the %d records from %d to %d of topic %s", errDeleted, in.Name, len(all), r.Count, r.From, r.To, in.Topic)}
+		case next <= from:
+			return nil, &rereadError{fmt.Errorf("topic %s of input %s has come to sequence %d here, and the step has read up to %d", in.Topic, in.Name, max(next, 1)-1, r.To)}
 		}
 		from = next
 	}
+	if n := len(all); n > 0 && all[n-1].Sequence != r.To {
+		return nil, &rereadError{fmt.Errorf("the step has passed a record of input %s over that the catalogue here doesn't name, in front of sequence %d", in.Name, r.To)}
+	}
 	return all, nil
 }
+
+// errDeleted: records that a step has read have been deleted since.
+var errDeleted = errors.New("records are deleted that the step has read")
 
 // rereadError says that the records of a step can't be read here now, which says nothing
 // about the state.
@@ -127,8 +146,26 @@ func (e *rereadError) Unwrap() error { return e.err }
 // gone tells whether the records will never be there again.
 func (e *rereadError) gone() bool {
 	var g *goneError
-	return errors.As(e.err, &g)
+	return errors.As(e.err, &g) || errors.Is(e.err, errDeleted)
 }
+
+// fleeting tells whether an input's records need not be there for long once they have been
+// read: what standbys are to run again must be.
+func (u *unit) fleeting() bool {
+	for i := range u.g.Inputs {
+		t, ok := u.e.state.Topic(u.op.Load().Account, u.g.Inputs[i].Topic)
+		if !ok {
+			continue
+		}
+		if c := t.Config(); c.Retention != topics.RetainLimits || c.MaxMsgsPer > 0 || c.MaxAge > 0 && c.MaxAge < longEnough {
+			return true
+		}
+	}
+	return u.atRisk()
+}
+
+// longEnough is how long records are kept that standbys may have to read again.
+const longEnough = time.Minute
 
 // ends is how far each input has been looked at once all that arrived is taken.
 func (u *unit) ends() []topics.Sequence {

@@ -12,7 +12,6 @@ import (
 
 	opstate "github.com/heraldmq/herald/operators/state"
 	"github.com/heraldmq/herald/topics"
-	"github.com/heraldmq/herald/topics/catalogue"
 )
 
 // streamState is how nodes ask each other for the state of an operator: its number u64,
@@ -27,58 +26,91 @@ const fetchTimeout = 10 * time.Minute
 // asks another replica: what was applied a moment ago may be on its way.
 const behindMax = 500 * time.Millisecond
 
-// catchUp gets the state of another replica where this one misses something.
-func (u *unit) catchUp() error {
+// catchUp gets the state of another replica where this one misses something; ready: it misses
+// nothing. held: an epoch can't begin here yet.
+func (u *unit) catchUp(held bool) (ready bool, err error) {
 	data := u.group.Store()
 	if data == nil {
-		return nil
+		return true, nil
 	}
 	at := data.Place(u.id, u.slot)
-	if at.Epoch < max(u.op.Load().Laid, 1) {
-		if u.group.IsLeader() && u.e.runs() {
-			return u.declare(u.op.Load())
-		}
-		return nil
+	o := u.op.Load()
+	anew := at.Epoch < o.Epoch && o.Outbox == o.Epoch // because what it had is lost
+	switch first := at.Epoch < max(o.Laid, 1); {
+	case (first || anew) && u.group.IsLeader() && u.e.runs():
+		return true, u.declare(o)
+	case first:
+		return true, nil
 	}
 	has := topics.Place{Epoch: u.epoch}
 	if u.inst != nil {
 		has.Seq = u.reached()
 	}
-	if o := u.op.Load(); at.Epoch < o.Epoch && o.Outbox == o.Epoch && u.group.IsLeader() && u.e.runs() {
-		return u.declare(o) // it begins anew, because what it had is lost
-	}
 	if has != u.p.behindAt { // it comes on
 		u.p.behind, u.p.behindAt = time.Time{}, has
 	}
-	if !u.faulty && u.inst != nil && has.Epoch >= at.Epoch && has.Seq >= at.Seq {
+	if u.level(has, at) && !held {
 		u.p.behind = time.Time{}
-		return nil
+		if n, _ := u.kept().Size(); n == 0 {
+			u.goes()
+		}
+		return true, nil
 	}
-	if at.Epoch > u.epoch && at.Seq == 0 {
-		return u.begin(at.Epoch, nil)
+	if at.Epoch > u.epoch && at.Seq == 0 && !held {
+		err := u.begin(at.Epoch, nil)
+		if h := (*heldError)(nil); !errors.As(err, &h) {
+			return true, err
+		}
 	}
 	if u.p.behind.IsZero() {
 		u.p.behind = time.Now()
 	}
 	if !u.faulty && time.Since(u.p.behind) < behindMax {
 		time.AfterFunc(behindMax, u.poke)
-		return nil
+		return true, nil
 	}
-	if err := u.rebuild(at); err != nil {
-		time.AfterFunc(retryEvery, u.poke)
-		return err
-	}
-	u.p.behind = time.Time{}
-	u.poke() // what came meanwhile
-	return nil
+	return u.replace(at, held)
 }
 
-var errNobody = errors.New("no other replica has it")
+// level tells whether what is here is good, and as far as the group has come. What failed for
+// a moment is opened anew.
+func (u *unit) level(has, at topics.Place) bool {
+	st := u.store.Load()
+	if u.faulty && !u.quarantined && st.Epoch() == u.epoch && u.epoch >= at.Epoch && u.reached() >= at.Seq {
+		return u.reopen() == nil
+	}
+	return !u.faulty && u.inst != nil && has.Epoch >= at.Epoch && has.Seq >= at.Seq
+}
+
+// replace asks the others for a state that is as far as the group.
+func (u *unit) replace(at topics.Place, held bool) (ready bool, err error) {
+	time.AfterFunc(retryEvery, u.poke)
+	if !held {
+		step := u.reached() + 1
+		if s := u.still; s == nil || s.step != step || s.plight == waits {
+			u.stands(lacks, step, errMissing)
+		}
+	}
+	if !u.still.mayAsk() {
+		return false, nil
+	}
+	if err := u.askOthers(at); err != nil {
+		return false, err
+	}
+	u.p.behind = time.Time{}
+	return false, nil
+}
+
+var (
+	errNobody = errors.New("it is not here")
+	// errMissing: a step has not come here that the group has committed.
+	errMissing = errors.New("what the group has committed since is missing here")
+)
 
 // rebuild fetches a state that has come as far as the group has, or further.
 func (u *unit) rebuild(at topics.Place) error {
 	began := time.Now()
-	err := errNobody
+	err := errors.New("there is none")
 	if p := u.e.o.Peers; p != nil {
 		leader := p.Leader(u.group.ID())
 		nodes := slices.Clone(u.group.Nodes())
@@ -102,20 +134,7 @@ func (u *unit) rebuild(at topics.Place) error {
 			}
 		}
 	}
-	if u.group.IsLeader() && len(u.group.Nodes()) <= 1 && u.op.Load().State != "failed" {
-		return u.lostState(at)
-	}
 	return fmt.Errorf("get the state of operator %s, step %d of epoch %d, from another replica: %w", u.op.Load().Name, at.Seq, at.Epoch, err)
-}
-
-// lostState gives up where nobody has the state any more.
-func (u *unit) lostState(at topics.Place) error {
-	have := uint64(0)
-	if u.inst != nil {
-		have = u.inst.Committed()
-	}
-	why := fmt.Sprintf("the state of step %d is lost: what is here is that of step %d; restore a savepoint (pubsub operator restore), or update it with reset to begin anew", at.Seq, have)
-	return u.failed(func(o *catalogue.Operator) { o.Error, o.Lost = why, true })
 }
 
 func (u *unit) fetch(node string, at topics.Place) error {
@@ -136,9 +155,7 @@ func (u *unit) fetch(node string, at topics.Place) error {
 	if err != nil {
 		return fmt.Errorf("from %s: %w", node, err)
 	}
-	if p := u.behind.Load(); p != nil {
-		p.log.Trim(u.store.Load().Seq())
-	}
+	u.kept().Trim(u.store.Load().Seq())
 	u.epoch, u.inst = epoch, nil
 	return u.reopen()
 }
@@ -175,7 +192,7 @@ func (e *Engine) snapshotOf(k unitKey) (u *unit, s opstate.Snapshot, epoch uint6
 		return nil, nil, 0, err
 	}
 	if bad || st.Epoch() != epoch { // another one begins just now
-		return nil, nil, 0, errors.Join(fmt.Errorf("%w: operator %d is not to be given away now", errNobody, k.id), s.Close())
+		return nil, nil, 0, errors.Join(fmt.Errorf("%w: the state of operator %d is withheld, or is just being replaced", errNobody, k.id), s.Close())
 	}
 	return u, s, epoch, nil
 }

@@ -29,6 +29,8 @@ type Report struct {
 	Lag       uint64         `json:"lag_records"`
 	LagFor    float64        `json:"lag_seconds"`
 	Blocked   string         `json:"blocked,omitempty"`
+	Waits     bool           `json:"waits,omitempty"` // for what may come: records of an input, the catalogue
+	Stands    float64        `json:"standstill_seconds,omitempty"`
 	Outbox    []LaneReport   `json:"outbox,omitempty"`
 	Faulty    bool           `json:"quarantined,omitempty"`
 	Stats     Stats          `json:"stats"`
@@ -37,7 +39,7 @@ type Report struct {
 	// Standby is what a step brings the other replicas: delta, replay, or progress.
 	Standby string `json:"standby,omitempty"`
 	// Checkpoint is the age of a passive standby's state, and Kept how many steps are
-	// behind it.
+	// behind the state, of any that has not run them.
 	Checkpoint float64 `json:"checkpoint_age_seconds,omitempty"`
 	Kept       int     `json:"kept_steps,omitempty"`
 	// Shadow is how another version compares that runs beside it, where it is led.
@@ -147,10 +149,12 @@ func (u *unit) report() *Report {
 	}
 	r.Checkpoint = u.checkpointAge().Seconds()
 	reached := r.Seq
-	if p := u.behind.Load(); p != nil {
-		r.Kept, _ = p.log.Size()
-		reached = p.log.Last(r.Seq)
+	if log := u.kept(); log != nil {
+		r.Kept, _ = log.Size()
+		reached = log.Last(r.Seq)
 	}
+	why, waiting, since := u.stuck()
+	r.Blocked, r.Waits, r.Stands = cmp.Or(why, r.Blocked), waiting || r.Epoch == 0, since.Seconds()
 	if data := u.group.Store(); data != nil {
 		if at := data.Place(u.id, u.slot); at.Epoch == r.Epoch && at.Seq > reached {
 			r.Behind = at.Seq - reached

@@ -97,10 +97,8 @@ func (u *unit) wholeNow(epoch uint64) (opstate.Snapshot, error) {
 	if st == nil || bad || st.Epoch() != epoch || !u.group.IsLeader() {
 		return nil, refuse(503, "the operator isn't ready where it is led; try again")
 	}
-	if p := u.behind.Load(); p != nil {
-		if n, _ := p.log.Size(); n > 0 {
-			return nil, refuse(503, "the operator is just taking over; try again")
-		}
+	if n, _ := u.kept().Size(); n > 0 {
+		return nil, refuse(503, "the operator is just taking over; try again")
 	}
 	if hollow, err := engine.IsHollow(st); err != nil || hollow {
 		return nil, errors.Join(err, refuse(503, "the operator is just taking over; try again"))

@@ -94,20 +94,20 @@ const (
 	autoDown   = 1.0
 )
 
-// choose decides for the next step, by the averages of those before.
-func (p *primary) choose(g *graph.Graph, s *engine.Step, input int) {
+// choose decides for the next step, by the averages of those before. Records that may go
+// soon (fleeting) are not to be read again.
+func (p *primary) choose(g *graph.Graph, s *engine.Step, input int, fleeting func() bool) {
 	p.deltas += (float64(len(s.Delta)) - p.deltas) / autoWindow
 	p.inputs += (float64(input) - p.inputs) / autoWindow
-	if g.Standby != graph.Auto || g.Recovery != graph.Active || g.Class > stream.Deterministic {
-		p.replays = g.Standby == graph.Replay
-		return
-	}
 	switch {
+	case g.Standby != graph.Auto || g.Recovery != graph.Active || g.Class > stream.Deterministic:
+		p.replays = g.Standby == graph.Replay
 	case p.deltas > autoUp*p.inputs:
 		p.replays = true
 	case p.deltas < autoDown*p.inputs:
 		p.replays = false
 	}
+	p.replays = p.replays && g.Recovery == graph.Active && !fleeting()
 }
 
 // sums are the figures of the states after the last steps.

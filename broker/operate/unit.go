@@ -71,21 +71,26 @@ type unit struct {
 	mark        *mark  // where it is to keep its state for a savepoint
 	// trouble is how a proposal ended that wasn't taken.
 	trouble *trouble
+	// still is why the unit stands still, nil when it doesn't. Only its goroutine writes it.
+	still   *standstill
+	holding bool // the first in the queue has to wait
 
 	store atomic.Pointer[opstate.Durable]
 	// behind are the steps that a passive standby hasn't carried out; nil: it isn't one.
 	behind atomic.Pointer[passive]
+	// late are those that another one could not carry out; nil: it is passive, or not open.
+	late atomic.Pointer[opstate.StepLog]
 	// recovery is the graph's mode (graph.Recovery), for others than the goroutine.
 	recovery atomic.Uint32
 
 	// The goroutine's own.
-	epoch  uint64
-	spec   uint64 // epoch of the graph
-	g      *graph.Graph
-	inst   *engine.Instance
-	faulty bool // the state is not to be used
-	// retries counts how often the step in front could not be run for want of its records.
-	retries int
+	epoch    uint64
+	spec     uint64 // epoch of the graph
+	g        *graph.Graph
+	inst     *engine.Instance
+	faulty   bool   // the state is not to be used
+	warned   string // what was logged last, at
+	warnedAt time.Time
 	// was is how far the group had come when an epoch began.
 	was      topics.Place
 	wasEpoch uint64
@@ -159,6 +164,7 @@ func (u *unit) pop() (i item, ok bool) {
 		return i, false
 	}
 	i = u.queue[0]
+	u.holding = false
 	u.queue[0] = item{}
 	u.queue = u.queue[1:]
 	u.queued -= len(i.step.Head)
@@ -172,6 +178,8 @@ func (u *unit) again(i item) {
 	defer u.mu.Unlock()
 	u.queue = append([]item{i}, u.queue...)
 	u.queued += len(i.step.Head)
+	u.holding = true
+	u.told.Broadcast()
 }
 
 // flush waits until all steps up to an index have been taken in, and makes them last.
@@ -183,7 +191,7 @@ func (u *unit) flush(ctx context.Context, i topics.Index) error {
 	})()
 	u.mu.Lock()
 	want := min(i, u.held)
-	for ctx.Err() == nil && u.taken < want && !u.ended() {
+	for ctx.Err() == nil && u.taken < want && !u.ended() && !(u.holding && u.op.Load().State == catalogue.Failed) {
 		u.poke()
 		u.told.Wait()
 	}
@@ -193,15 +201,14 @@ func (u *unit) flush(ctx context.Context, i topics.Index) error {
 		u.note("warn", "the state could not be written up to entry %d in time", i)
 		return nil
 	}
-	if s := u.store.Load(); s != nil {
-		if err := s.Flush(); err != nil {
-			return err
-		}
+	s, log := u.store.Load(), u.kept()
+	switch {
+	case s == nil:
+		return nil
+	case log == nil:
+		return s.Flush()
 	}
-	if p := u.behind.Load(); p != nil { // what it has trimmed the state has
-		return p.log.Flush()
-	}
-	return nil
+	return log.Flush(s.Flush)
 }
 
 func (u *unit) ended() bool {
@@ -234,9 +241,8 @@ func (u *unit) end(gone bool) {
 // retryEvery is how long a unit waits before it tries again what can't be done now.
 const retryEvery = 200 * time.Millisecond
 
-// retriesMax is how often a standby tries to read the records of a step before it takes the
-// state of another replica instead.
-const retriesMax = 25
+// warnEvery is how often the same trouble is logged.
+const warnEvery = 10 * time.Second
 
 // run is the unit's goroutine.
 func (u *unit) run() {
@@ -251,7 +257,7 @@ func (u *unit) run() {
 		slept = time.Now()
 		if err != nil {
 			u.note("error", "%v", err)
-			u.e.o.Log.Warn("An operator can't go on for now", "operator", u.op.Load().Name, "error", err)
+			u.warn(err)
 			sleep = retryEvery
 		}
 		timer.Reset(sleep)
@@ -264,6 +270,15 @@ func (u *unit) run() {
 		case <-timer.C:
 		}
 	}
+}
+
+// warn logs what keeps the unit from going on: the same only every now and then.
+func (u *unit) warn(err error) {
+	if err.Error() == u.warned && time.Since(u.warnedAt) < warnEvery {
+		return
+	}
+	u.warned, u.warnedAt = err.Error(), time.Now()
+	u.e.o.Log.Warn("An operator can't go on for now", "operator", u.op.Load().Name, "error", err)
 }
 
 func (u *unit) finish() {
@@ -286,12 +301,17 @@ func (u *unit) finish() {
 	}
 	if p := u.behind.Load(); p != nil {
 		p.pulls.Wait()
-		err = p.log.Close()
 	}
-	if u.gone.Load() {
-		err = errors.Join(err, s.Remove())
-	} else {
-		err = errors.Join(s.Close(), err)
+	log := u.kept()
+	switch {
+	case u.gone.Load() && log != nil:
+		err = errors.Join(log.Remove(), s.Remove())
+	case u.gone.Load():
+		err = s.Remove()
+	default:
+		if err = s.Close(); log != nil { // the state lasts before what it has of the steps goes
+			err = errors.Join(err, log.Close())
+		}
 	}
 	if err != nil {
 		u.e.o.Log.Warn("The state of an operator could not be put away", "operator", u.op.Load().Name, "error", err)
@@ -304,8 +324,17 @@ func (u *unit) turn() (time.Duration, error) {
 		return u.arrive()
 	}
 	opened := u.open()
+	if u.kept() == nil {
+		return 0, opened
+	}
 	// Also without a graph: what the log may release must have been taken in.
-	if err := errors.Join(opened, u.drain()); err != nil {
+	err := u.drain()
+	var held *heldError
+	if errors.As(err, &held) { // the epoch in front can't begin yet
+		u.stands(u.judge(held.err), u.store.Load().Seq()+1, held)
+		err = nil
+	}
+	if err := errors.Join(opened, err); err != nil {
 		if errors.Is(opened, errCompile) && u.group.IsLeader() && u.e.runs() && u.op.Load().State == catalogue.Running {
 			return idle, u.fail(opened.Error(), nil)
 		}
@@ -314,8 +343,19 @@ func (u *unit) turn() (time.Duration, error) {
 	if u.replaced() {
 		return idle, nil
 	}
-	if err := u.catchUp(); err != nil {
+	if u.behind.Load() == nil && held == nil {
+		if _, done := u.goOn(); !done {
+			time.AfterFunc(u.still.next(), u.poke)
+		}
+	}
+	ready, err := u.catchUp(held != nil)
+	switch {
+	case err != nil:
 		return 0, err
+	case held != nil:
+		return u.still.next(), nil
+	case !ready:
+		return retryEvery, nil
 	}
 	defer u.show()
 	return u.lead()
@@ -330,6 +370,14 @@ func (u *unit) open() error {
 		}
 		u.store.Store(s)
 		u.epoch = s.Epoch()
+	}
+	if u.kept() == nil {
+		st := u.store.Load()
+		log, err := opstate.OpenStepLog(u.e.dir(u.unitKey), st.Epoch(), st.Seq())
+		if err != nil {
+			return err
+		}
+		u.late.Store(log)
 	}
 	if u.inst != nil || u.faulty || u.epoch == 0 {
 		return nil // what is faulty is replaced
@@ -362,13 +410,11 @@ func (u *unit) reopen() error {
 		return err
 	}
 	u.sums = sums{}
-	if err := u.keepBehind(); err != nil {
-		return err
-	}
+	u.keepBehind()
 	u.inst, u.faulty = inst, false
-	u.mu.Lock()
-	u.quarantined = false
-	u.mu.Unlock()
+	if n, _ := u.kept().Size(); n == 0 {
+		u.goes()
+	}
 	u.outbox.stop()
 	u.p.reset()
 	return nil
@@ -389,19 +435,18 @@ func (u *unit) drain() error {
 			return nil
 		}
 		err := u.take(i)
-		if unread := (*rereadError)(nil); errors.As(err, &unread) {
-			u.retries++
-			u.again(i) // nothing is wrong with the state: it has to come by the records
+		if held := (*heldError)(nil); errors.As(err, &held) {
+			u.again(i)
 			return err
 		}
-		u.retries = 0
 		if err != nil {
 			return err
 		}
 	}
 }
 
-// take takes one thing in. A step that can't be taken is left to catchUp.
+// take takes one thing in. A step that can't be run is kept, and one in front of which others
+// are missing is left to catchUp.
 func (u *unit) take(i item) error {
 	if i.epoch > 0 {
 		return u.begin(i.epoch, &i.was)
@@ -410,15 +455,18 @@ func (u *unit) take(i item) error {
 	if err != nil {
 		return fmt.Errorf("entry %d: %w", i.step.Index, err)
 	}
-	if st := u.store.Load(); u.inst == nil && !u.faulty && st != nil && s.Delta != nil && s.Epoch == st.Epoch() && s.Seq == st.Seq()+1 {
-		return engine.TakeIn(st, s) // it takes no graph
-	}
-	if u.inst == nil || u.faulty || s.Epoch != u.epoch || s.Seq <= u.reached() {
+	st := u.store.Load()
+	if st == nil || u.faulty || s.Epoch != u.epoch || s.Seq <= u.reached() {
 		return nil
+	}
+	if u.inst == nil {
+		return u.takeBlind(s, i.step.Head)
 	}
 	if mine := u.p.first(); mine != nil && mine.seq == s.Seq && mine.digest == s.Digest {
 		if err := u.inst.Commit(s.Seq); err != nil {
-			u.faulty = true
+			if err := u.abort(); err == nil && u.reached() == s.Seq-1 {
+				u.park(s.Seq, i.step.Head, nil)
+			}
 			return err
 		}
 		u.noteSum()
@@ -433,32 +481,36 @@ func (u *unit) take(i item) error {
 	if s.Seq != u.reached()+1 {
 		return nil // there is a gap
 	}
-	if p := u.behind.Load(); p != nil {
-		p.log.Append(s.Seq, i.step.Head)
-		u.count(func(st *Stats) { st.Seq = s.Seq })
+	if waiting, _ := u.kept().Size(); waiting > 0 || u.behind.Load() != nil {
+		u.park(s.Seq, i.step.Head, nil)
 		return nil
 	}
 	if err := u.carry(s); err != nil {
-		var unread *rereadError
-		if errors.As(err, &unread) && u.retries < retriesMax && !unread.gone() {
-			return err
-		}
-		u.faulty = true
-		u.mu.Lock()
-		u.quarantined = unread == nil
-		u.mu.Unlock()
-		u.count(func(st *Stats) {
-			if errors.Is(err, engine.ErrDiverged) {
-				st.Diverged++
-			}
-		})
-		u.note("error", "quarantined: %v", err)
-		u.e.o.Log.Error("An operator's standby is quarantined; it gets the state of another replica", "operator", u.op.Load().Name, "error", err)
+		u.park(s.Seq, i.step.Head, err)
 		return nil
 	}
 	u.p.reset()
 	u.outbox.reset()
 	u.count(func(st *Stats) { st.Applied++; st.Seq = s.Seq })
+	return nil
+}
+
+// takeBlind takes a step in while there is no graph: what changes of the state takes none, and
+// what is to be run is kept.
+func (u *unit) takeBlind(s *engine.Step, head []byte) error {
+	st := u.store.Load()
+	if s.Epoch != st.Epoch() || s.Seq != u.reached()+1 {
+		return nil
+	}
+	waiting, _ := u.kept().Size()
+	switch {
+	case waiting > 0:
+		u.park(s.Seq, head, nil)
+	case s.Delta == nil:
+		u.park(s.Seq, head, errGraph)
+	default:
+		return engine.TakeIn(st, s)
+	}
 	return nil
 }
 

@@ -301,7 +301,7 @@ func (s *service) resume(ctx context.Context, account string, r *Request) (any, 
 		if err := s.renew(o); err != nil {
 			return err
 		}
-		o.State, o.Error, o.At = catalogue.Running, "", nil
+		o.State, o.Error, o.At, o.Lost = catalogue.Running, "", nil, false
 		return nil
 	})
 }

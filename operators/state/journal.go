@@ -297,11 +297,12 @@ func (f *frame) size() int64 { return frameHead + int64(len(f.delta)) }
 // frameBytesMax bounds a frame's delta.
 const frameBytesMax = 1 << 30
 
-// readFrame reads the next frame. The error is ErrDelta where there is none that is whole.
+// readFrame reads the next frame. The error is ErrDelta where there is none that is whole, and
+// another one where it can't be read.
 func readFrame(r io.Reader) (f frame, err error) {
 	var head [frameHead]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
-		return f, fmt.Errorf("%w: the state is cut short: %w", ErrDelta, err)
+		return f, unread(err)
 	}
 	n := binary.LittleEndian.Uint32(head[:])
 	if n > frameBytesMax {
@@ -309,7 +310,7 @@ func readFrame(r io.Reader) (f frame, err error) {
 	}
 	f = frame{binary.LittleEndian.Uint64(head[8:]), binary.LittleEndian.Uint64(head[16:]), make([]byte, n)}
 	if _, err := io.ReadFull(r, f.delta); err != nil {
-		return f, fmt.Errorf("%w: the state is cut short: %w", ErrDelta, err)
+		return f, unread(err)
 	}
 	if crc32.Update(crc32.Checksum(head[8:], castagnoli), castagnoli, f.delta)^n != binary.LittleEndian.Uint32(head[4:]) {
 		return f, fmt.Errorf("%w: a checksum is wrong", ErrDelta)
@@ -317,15 +318,26 @@ func readFrame(r io.Reader) (f frame, err error) {
 	return f, nil
 }
 
+// unread tells an end from what couldn't be read: a disk's error, or that of another node.
+func unread(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return fmt.Errorf("%w: the state is cut short: %w", ErrDelta, err)
+	}
+	return err
+}
+
 // ReadFrames fills a state with frames, up to the end or the first that isn't one, and
 // returns their epoch and length. ErrDelta tells that not even what was written first is
-// whole.
+// whole; other errors are those of r.
 func ReadFrames(r io.Reader, m *Memory) (epoch uint64, length int64, err error) {
 	whole := false
 	for {
 		f, err := readFrame(r)
-		if err != nil {
+		if errors.Is(err, ErrDelta) {
 			break
+		}
+		if err != nil {
+			return 0, 0, err
 		}
 		if err := m.Apply(f.delta, f.seq); err != nil {
 			return 0, 0, err

@@ -10,9 +10,9 @@ import (
 	"sync"
 )
 
-// StepLog keeps the steps that a passive standby hasn't carried out: what it needs to run
-// them again behind the state that it has. Append only notes a step; Flush makes it last.
-// Flush is called by any goroutine, the rest by one.
+// StepLog keeps the steps that a replica hasn't carried out: what it needs to run them again
+// behind the state that it has. Append only notes a step; Flush makes it last, in a file that
+// is made once there is something to write. Flush is called by any goroutine, the rest by one.
 //
 //	file   frames as a Journal's, with the head of a step in place of a delta
 type StepLog struct {
@@ -25,6 +25,8 @@ type StepLog struct {
 	pending []byte
 	whole   bool // the file is to be written anew
 	file    *os.File
+	ended   bool
+	forgot  uint64 // how often steps were forgotten
 }
 
 // Logged is a step that is kept.
@@ -39,7 +41,11 @@ func (l *StepLog) name() string { return filepath.Join(l.dir, "steps") }
 // a crash leaves it, ends it.
 func OpenStepLog(dir string, epoch, behind uint64) (*StepLog, error) {
 	l := &StepLog{dir: dir, epoch: epoch}
-	f, err := os.OpenFile(l.name(), os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := os.OpenFile(l.name(), os.O_RDWR, 0o600)
+	if errors.Is(err, os.ErrNotExist) {
+		l.whole = true
+		return l, nil
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open the steps of an operator: %w", err)
 	}
@@ -47,8 +53,11 @@ func OpenStepLog(dir string, epoch, behind uint64) (*StepLog, error) {
 	r, length := bufio.NewReader(f), int64(0)
 	for {
 		step, err := readFrame(r)
-		if err != nil {
+		if errors.Is(err, ErrDelta) {
 			break
+		}
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("open the steps of an operator: %w", err), f.Close())
 		}
 		length += step.size()
 		if step.epoch == epoch && step.seq == l.last(behind)+1 {
@@ -103,7 +112,7 @@ func (l *StepLog) Append(seq uint64, head []byte) {
 }
 
 // Trim forgets the steps up to one, whose outcome the state has. What the file holds of
-// them goes with the next Flush: the state must last before.
+// them goes with the next Flush.
 func (l *StepLog) Trim(seq uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -114,6 +123,7 @@ func (l *StepLog) Trim(seq uint64) {
 	}
 	if n > 0 {
 		l.steps, l.whole, l.pending = append([]Logged(nil), l.steps[n:]...), true, nil
+		l.forgot++
 	}
 }
 
@@ -123,39 +133,70 @@ func (l *StepLog) Begin(epoch, behind uint64) {
 	defer l.mu.Unlock()
 	if n := len(l.steps); l.epoch != epoch || n > 0 && (l.steps[0].Seq > behind+1 || l.steps[n-1].Seq <= behind) {
 		l.epoch, l.steps, l.bytes, l.whole, l.pending = epoch, nil, 0, true, nil
+		l.forgot++
 	}
 }
 
-// Flush makes what is kept last.
-func (l *StepLog) Flush() error {
+// Flush makes the state and what is kept behind it last: no step goes from the file before the
+// state lasts that it has come to. Its errors are those of flush, which flushes the state, and
+// of the file.
+func (l *StepLog) Flush(flush func() error) error {
+	l.mu.Lock()
+	before, epoch, forgot := l.steps[:len(l.steps):len(l.steps)], l.epoch, l.forgot
+	l.mu.Unlock()
+	if err := flush(); err != nil {
+		return err
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.file == nil {
+	if forgot != l.forgot && len(before) > 0 { // the state that lasts may not have them yet
+		return l.told(l.rewrite(epoch, before))
+	}
+	return l.flush()
+}
+
+// flush makes what is kept last; mu is held.
+func (l *StepLog) flush() error {
+	if l.ended || l.file == nil && len(l.steps) == 0 {
 		return nil
 	}
 	var err error
 	switch {
-	case l.whole:
-		err = l.rewrite()
+	case l.whole || l.file == nil:
+		err = l.rewrite(l.epoch, nil)
 	case len(l.pending) > 0:
 		if _, err = l.file.Write(l.pending); err == nil {
 			err = l.file.Sync()
 		}
 		l.whole, l.pending = err != nil, nil
 	}
+	return l.told(err)
+}
+
+func (l *StepLog) told(err error) error {
 	if err != nil {
 		return fmt.Errorf("write the steps of an operator to %s: %w", l.dir, err)
 	}
 	return nil
 }
 
-func (l *StepLog) rewrite() error {
+// rewrite writes the file anew: steps of an epoch that have been forgotten, and what is kept.
+func (l *StepLog) rewrite(epoch uint64, forgotten []Logged) error {
+	if l.ended {
+		return nil
+	}
 	f, err := os.Create(l.name() + ".new")
 	if err != nil {
 		return err
 	}
 	w := bufio.NewWriter(f)
 	var frame []byte
+	for _, s := range forgotten {
+		if epoch != l.epoch || len(l.steps) == 0 || s.Seq < l.steps[0].Seq {
+			frame = appendFrame(frame[:0], epoch, s.Seq, s.Head)
+			_, _ = w.Write(frame) // told by Flush
+		}
+	}
 	for _, s := range l.steps {
 		frame = appendFrame(frame[:0], l.epoch, s.Seq, s.Head)
 		_, _ = w.Write(frame) // told by Flush
@@ -169,8 +210,10 @@ func (l *StepLog) rewrite() error {
 	if err != nil {
 		return errors.Join(err, f.Close())
 	}
-	_ = l.file.Close() // it has been replaced
-	l.file, l.whole, l.pending = f, false, nil
+	if l.file != nil {
+		_ = l.file.Close() // it has been replaced
+	}
+	l.file, l.whole, l.pending = f, len(forgotten) > 0, nil
 	return nil
 }
 
@@ -178,6 +221,7 @@ func (l *StepLog) rewrite() error {
 func (l *StepLog) Remove() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.ended = true
 	if l.file != nil {
 		_ = l.file.Close() // it goes
 		l.file = nil
@@ -188,11 +232,12 @@ func (l *StepLog) Remove() error {
 	return nil
 }
 
-// Close makes what is kept last and ends the log.
+// Close makes what is kept last, behind a state that does, and ends the log.
 func (l *StepLog) Close() error {
-	err := l.Flush()
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	err := l.flush()
+	l.ended = true
 	if l.file != nil {
 		err = errors.Join(err, l.file.Close())
 		l.file = nil

@@ -186,9 +186,11 @@ func (a *app) operatorReplicas(i *client.OperatorInfo) error {
 		}
 		note := r.Blocked
 		switch {
+		case r.Faulty && note != "":
+			note = "quarantined: " + note
 		case r.Faulty:
 			note = "quarantined"
-		case r.Kept > 0 && !r.Leads:
+		case r.Checkpoint > 0 && r.Kept > 0 && note == "":
 			note = fmt.Sprintf("checkpoint of %.0f s ago, %d steps behind it", r.Checkpoint, r.Kept)
 		}
 		busy, blocked := "", ""

@@ -197,7 +197,8 @@ func (s *service) withSavepoint(ctx context.Context, account string, r *Request,
 		return nil, nil, err
 	}
 	o.From = &catalogue.Origin{Operator: p.Operator, Savepoint: p.Name, Object: p.Object}
-	if m := s.e.operator(head.ID); old != nil && old.Lost || m == nil || m.Created != head.Created {
+	lost := old != nil && s.lost(ctx, old)
+	if m := s.e.operator(head.ID); lost || m == nil || m.Created != head.Created {
 		o.From.Resend = s.sinks(account, g) // nobody else sends it
 	}
 	if n := max(g.Partitions, 1); n != head.Instances {
@@ -227,7 +228,7 @@ func (s *service) withSavepoint(ctx context.Context, account string, r *Request,
 		}
 		o.Lives(old)
 		o.Epoch, o.Revision = old.Epoch+1, old.Revision+1
-		if old.Lost { // what had been sent isn't known any more
+		if lost { // what had been sent isn't known any more
 			o.Outbox = o.Epoch
 		}
 	}

@@ -171,7 +171,10 @@ func TestAPromotedShadowKeepsWhatItHasGathered(t *testing.T) {
 				publish(100)
 				p.promoted("parted")
 				publish(30)
-				p.arrived(290)
+				for k := range 9 { // each key comes out behind the promotion
+					p.publish(fmt.Sprintf(`{"k":"k%d","v":5}`, k))
+				}
+				p.arrived(299)
 				p.parted(text, "OUT")
 				// The tally is of all records behind the first 60: what came before the promotion is
 				// counted, and comes out behind it only.

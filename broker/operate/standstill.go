@@ -246,6 +246,20 @@ func (u *unit) lose(at topics.Place) error {
 	return u.failed(func(o *catalogue.Operator) { o.Error, o.Lost = why, true })
 }
 
+// lost tells whether the state of an operator is to be given up where it begins anew, or with a
+// savepoint: nobody has it, or the primary can't get it from those that can be reached.
+func (s *service) lost(ctx context.Context, o *catalogue.Operator) bool {
+	if o.Lost {
+		return true
+	}
+	for _, r := range s.reports(ctx, o.Account, o) {
+		if r.Leads && r.Stands > 0 && !r.Waits {
+			return true
+		}
+	}
+	return false
+}
+
 // stuck is what a report says of a standstill: nothing of one that has hardly begun.
 func (u *unit) stuck() (why string, waiting bool, since time.Duration) {
 	u.mu.Lock()

@@ -15,6 +15,7 @@ import (
 	"github.com/heraldmq/herald/operators/engine"
 	"github.com/heraldmq/herald/topics"
 	"github.com/heraldmq/herald/topics/catalogue"
+	"github.com/heraldmq/herald/topics/store"
 )
 
 // Why a step's records can't be read again decides what becomes of the replica: it waits for
@@ -202,7 +203,7 @@ func (f *fleet) stands(name string, id uint64, with string) (r *Report) {
 // the records can be read, or the state can be got.
 func TestStandbysThatCannotReadTheInputGoOn(t *testing.T) {
 	t.Parallel()
-	for _, how := range []string{"records", "state", "restarted"} {
+	for _, how := range []string{"records", "state", "restarted", "updated"} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			f, x, home, others := withFarInput(t, 500*time.Millisecond)
@@ -221,6 +222,18 @@ func TestStandbysThatCannotReadTheInputGoOn(t *testing.T) {
 			for _, name := range others {
 				if r := f.stands(name, o.ID, "nobody leads the origin"); r.Faulty || !r.Waits {
 					t.Errorf("%s: withheld %v, waits %v: it only can't read", name, r.Faulty, r.Waits)
+				}
+			}
+			sent := 60
+			if how == "updated" { // the next epoch waits for what ends the one before
+				for _, name := range others {
+					f.nodes[name].deaf.Store(true)
+				}
+				f.nodes[home].must(f.nodes[home].ops.service.update(t.Context(), "A", &Request{Spec: strings.Replace(text, "v > 2", "v > 1", 1)}))
+				publish(60, 70)
+				sent = 70
+				for _, name := range others {
+					f.stands(name, o.ID, "epoch 2 begins with what comes of steps")
 				}
 			}
 			x.track(home, nil)
@@ -252,6 +265,9 @@ func TestStandbysThatCannotReadTheInputGoOn(t *testing.T) {
 			if how != "state" {
 				x.set(false, others...)
 			}
+			for _, name := range others {
+				f.nodes[name].deaf.Store(false)
+			}
 			x.track(home, f.join(home))
 			f.ready()
 			if how == "state" {
@@ -264,7 +280,7 @@ func TestStandbysThatCannotReadTheInputGoOn(t *testing.T) {
 				})
 				x.set(false, others...)
 			}
-			publish(60, 80)
+			publish(sent, 80)
 			wait(t, "the output", func() (bool, string) {
 				return same(f.nodes[home].output(), batch(t, text, f.nodes[home].input()))
 			})
@@ -297,13 +313,90 @@ func (f *fleet) diverge(name string, id uint64) (repair func()) {
 	return func() { set(value) }
 }
 
+// reset begins an operator anew, and waits for its output, behind what there is.
+func (f *fleet) reset(text string) {
+	f.Helper()
+	all := append(f.any().output(), batch(f, text, f.any().input())...)
+	o := f.any().must(f.any().ops.service.update(f.Context(), "A", &Request{Spec: text, Reset: true})).(Deployed).Operator
+	wait(f, "the output from the beginning", func() (bool, string) { return same(f.any().output(), all) })
+	if len(f.nodes) == 3 {
+		f.level(o.ID)
+	}
+}
+
+// A passive primary's input is purged, and it is killed: who takes over can't run the steps
+// behind its checkpoint. It goes on with the state of the one that was killed, or fails where
+// that is lost.
+func TestAPassiveStandbyWhoseRecordsAreDeleted(t *testing.T) {
+	t.Parallel()
+	for _, how := range []string{"back", "lost"} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			f := startFleetWith(t, func(_ *state.Options, oo *Options) { oo.Patience = 500 * time.Millisecond })
+			f.withTopics()
+			text := fmt.Sprintf(counting, "auto\nrecovery: passive\ncheckpoint: 1h")
+			o := f.any().deploy(text)
+			for range 20 {
+				f.any().publish(`{"k":"a","v":5}`)
+			}
+			f.any().lines(20)
+			wait(t, "the steps at the standbys", func() (bool, string) {
+				n := 0
+				for _, p := range f.nodes {
+					if r := p.reportOf(o.ID); r.Leads || r.Kept > 0 && r.Behind == 0 {
+						n++
+					}
+				}
+				return n == 3 && f.leader() != nil, fmt.Sprint(n)
+			})
+			primary := f.leader().net.Name()
+			in, _ := f.any().Topic("A", "IN")
+			if _, err := f.leader().Purge(t.Context(), in, store.Purge{}); err != nil {
+				t.Fatal(err)
+			}
+			wait(t, "the purge", func() (bool, string) {
+				for _, p := range f.nodes {
+					if len(p.input()) > 0 {
+						return false, p.net.Name()
+					}
+				}
+				return true, ""
+			})
+			f.kill(primary)
+			wait(t, "another leader", func() (bool, string) { return f.leader() != nil, "" })
+			f.stands(f.leader().net.Name(), o.ID, "records are deleted")
+			if how == "lost" {
+				if err := os.RemoveAll(filepath.Join(f.dir, primary, "operators")); err != nil {
+					t.Fatal(err)
+				}
+			}
+			f.join(primary)
+			f.ready()
+			if how == "lost" {
+				wait(t, "the failure", func() (bool, string) {
+					now := f.any().Operator("A", "counts")
+					return now.State == catalogue.Failed && now.Lost, fmt.Sprintf("%s: %s", now.State, now.Error)
+				})
+				f.any().publish(`{"k":"a","v":6}`)
+				wait(t, "the record", func() (bool, string) { return len(f.any().input()) == 1, "" })
+				f.reset(text)
+				return
+			}
+			f.any().publish(`{"k":"a","v":6}`)
+			if last := f.any().lines(21)[20]; !strings.HasSuffix(last, `"n":21,"total":106}`) {
+				t.Errorf("it goes on with %s", last)
+			}
+		})
+	}
+}
+
 // Both standbys' states differ from the primary's, neither can get another one, and the primary
 // is killed: all that is left is withheld. The operator says so, gives nothing wrong, and goes
 // on where the primary's state is back, or where a state comes to what the log says after all;
 // where nobody has the state any more it fails, and says what to do.
 func TestAllStandbysWithheldAndThePrimaryKilled(t *testing.T) {
 	t.Parallel()
-	for _, how := range []string{"back", "repaired", "lost"} {
+	for _, how := range []string{"back", "repaired", "lost", "given up"} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			f := startFleetWith(t, func(_ *state.Options, oo *Options) { oo.Patience = 500 * time.Millisecond })
@@ -339,6 +432,7 @@ func TestAllStandbysWithheldAndThePrimaryKilled(t *testing.T) {
 			leader := f.leader().net.Name()
 			f.stands(leader, o.ID, "of "+primary+" nothing is known now")
 			f.any().publish(`{"k":"a","v":6}`)
+			wait(t, "the record", func() (bool, string) { n := len(f.any().input()); return n == 31, fmt.Sprint(n) })
 			if now := f.any().Operator("A", "counts"); now.State != catalogue.Running || len(f.any().output()) != 30 {
 				t.Fatalf("it is %s with %d outputs: %s", now.State, len(f.any().output()), now.Error)
 			}
@@ -368,9 +462,11 @@ func TestAllStandbysWithheldAndThePrimaryKilled(t *testing.T) {
 					now := f.any().Operator("A", "counts")
 					return now.State == catalogue.Failed && now.Lost && strings.Contains(now.Error, "update it with reset"), fmt.Sprintf("%s: %s", now.State, now.Error)
 				})
-				f.any().must(f.any().ops.service.update(t.Context(), "A", &Request{Spec: text, Reset: true}))
-				all := append(f.any().output()[:30:30], batch(t, text, f.any().input())...)
-				wait(t, "the output from the beginning", func() (bool, string) { return same(f.any().output(), all) })
+				f.reset(text)
+				return
+			case "given up":
+				f.reset(text)
+				f.join(primary)
 				f.level(o.ID)
 				return
 			}

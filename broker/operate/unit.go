@@ -410,6 +410,7 @@ func (u *unit) reopen() error {
 		return err
 	}
 	u.sums = sums{}
+	u.noteSum() // what was withheld before a restart is found out again
 	u.keepBehind()
 	u.inst, u.faulty = inst, false
 	if n, _ := u.kept().Size(); n == 0 {

@@ -210,7 +210,7 @@ func (s *service) update(ctx context.Context, account string, r *Request) (any, 
 	}
 	o.Lives(old)
 	o.Epoch, o.Revision = old.Epoch+1, old.Revision+1
-	if r.Reset && old.Lost {
+	if r.Reset && s.lost(ctx, old) {
 		o.Outbox = o.Epoch
 	}
 	d := Deployed{Operator: o, Steps: map[string]string{}}

@@ -154,7 +154,7 @@ func (u *unit) report() *Report {
 		reached = log.Last(r.Seq)
 	}
 	why, waiting, since := u.stuck()
-	r.Blocked, r.Waits, r.Stands = cmp.Or(why, r.Blocked), waiting || r.Epoch == 0, since.Seconds()
+	r.Blocked, r.Waits, r.Stands = cmp.Or(why, r.Blocked), waiting, since.Seconds()
 	if data := u.group.Store(); data != nil {
 		if at := data.Place(u.id, u.slot); at.Epoch == r.Epoch && at.Seq > reached {
 			r.Behind = at.Seq - reached

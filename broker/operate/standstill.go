@@ -179,6 +179,7 @@ func (u *unit) goOn() (ran int, done bool) {
 	if s.plight == waits && time.Since(s.since) < unreadPatience || !s.mayAsk() {
 		return ran, false
 	}
+	u.warn(fmt.Errorf("it stands still in front of step %d: %w", at.Seq, err))
 	if u.askOthers(at) == nil {
 		n, _ := log.Size()
 		u.poke()
@@ -242,7 +243,7 @@ func (u *unit) lose(at topics.Place) error {
 	}
 	why, _, _ := strings.Cut(s.why, "; no other")
 	have := u.store.Load().Seq()
-	why = fmt.Sprintf("the state of step %d is lost: the newest that there is is that of step %d, and what comes then can't be run again: %s; restore a savepoint (pubsub operator restore), or update it with reset to begin anew, or resume it to try again", at.Seq, have, why)
+	why = fmt.Sprintf("the state of step %d is lost: no replica has it, and the one that leads has that of step %d and can't go on: %s; restore a savepoint (pubsub operator restore), or update it with reset to begin anew, or resume it to try again", at.Seq, have, why)
 	return u.failed(func(o *catalogue.Operator) { o.Error, o.Lost = why, true })
 }
 
@@ -266,7 +267,8 @@ func (u *unit) stuck() (why string, waiting bool, since time.Duration) {
 	defer u.mu.Unlock()
 	s := u.still
 	if s == nil {
-		return "", false, 0
+		st := u.store.Load()
+		return "", st == nil || st.Epoch() == 0, 0 // it has hardly begun
 	}
 	if since = time.Since(s.since); since <= standMost {
 		return "", s.plight == waits, 0

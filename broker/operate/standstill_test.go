@@ -458,6 +458,16 @@ func TestAllStandbysWithheldAndThePrimaryKilled(t *testing.T) {
 				}
 				f.join(primary)
 				f.ready()
+				wait(t, leader+" to lead", func() (bool, string) {
+					l := f.leader()
+					if l == nil || l.net.Name() == leader {
+						return l != nil, "nobody leads"
+					}
+					top, _ := l.Topic("A", "OUT")
+					ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+					defer cancel()
+					return false, fmt.Sprint(top.Group().Transfer(ctx, leader))
+				})
 				wait(t, "the failure", func() (bool, string) {
 					now := f.any().Operator("A", "counts")
 					return now.State == catalogue.Failed && now.Lost && strings.Contains(now.Error, "update it with reset"), fmt.Sprintf("%s: %s", now.State, now.Error)

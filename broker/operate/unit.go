@@ -144,11 +144,12 @@ func because(why string) string {
 // push takes something out of the log. It never blocks.
 func (u *unit) push(i item) {
 	u.mu.Lock()
-	if len(u.queue) >= queueMax || u.queued > queueBytesMax {
-		u.queue, u.queued, u.lost = nil, 0, true
+	if i.epoch == 0 && (len(u.queue) >= queueMax || u.queued > queueBytesMax) {
+		u.lost = true // those in front of it are good all the same
+	} else {
+		u.queue = append(u.queue, i)
+		u.queued += len(i.step.Head)
 	}
-	u.queue = append(u.queue, i)
-	u.queued += len(i.step.Head)
 	u.held = max(u.held, i.index)
 	u.mu.Unlock()
 	u.poke()

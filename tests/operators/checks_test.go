@@ -179,20 +179,54 @@ func Test21NothingThatIsLateIsLostSilently(t *testing.T) {
 	in, open := w.sent["IN"], 1 // the last record's window
 	late, counted := 0, 0
 	w.eventually("all records to be accounted for", func() (bool, string) {
-		late, counted = len(w.read("LATE", 0)), 0
+		all := w.read("LATE", 0)
+		got := map[string]int{} // by key and window: records in results and late
+		for _, o := range all {
+			got[window(t, o.payload)]++
+		}
+		late, counted = len(all), 0
 		for _, o := range w.read("WINDOW", 0) {
-			var r struct{ N int }
+			var r struct {
+				K     string
+				N     int
+				Start time.Time `json:"window_start"`
+			}
 			if err := json.Unmarshal([]byte(o.payload), &r); err != nil {
 				t.Fatal(err)
 			}
 			counted += r.N
+			got[fmt.Sprint(r.K, " ", r.Start.Unix())] += r.N
 		}
-		return in == counted+late+open, fmt.Sprintf("%d records, %d in results, %d late, %d open", in, counted, late, open)
+		if in == counted+late+open {
+			return true, ""
+		}
+		var wrong []string
+		want := map[string][]string{}
+		for _, o := range w.read("IN", in) {
+			id := window(t, o.payload)
+			want[id] = append(want[id], o.payload)
+		}
+		for id, records := range want {
+			if n := got[id]; n != len(records) && len(wrong) < 10 {
+				wrong = append(wrong, fmt.Sprintf("\n%d of %s: %s", n, id, strings.Join(records, " ")))
+			}
+		}
+		return false, fmt.Sprintf("%d records, %d in results, %d late, %d open%s", in, counted, late, open, strings.Join(wrong, ""))
 	})
 	if late == 0 || counted == 0 {
 		t.Errorf("nothing is shown: %d in results, %d late", counted, late)
 	}
 	t.Logf("%d records: %d in results, %d late, %d open", in, counted, late, open)
+}
+
+// window is the key and the window, a second, of a record.
+func window(t *testing.T, payload string) string {
+	t.Helper()
+	var r event
+	if err := json.Unmarshal([]byte(payload), &r); err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprint(r.K, " ", r.At/1000)
 }
 
 // An input that is idle isn't waited for; one whose operator stands still is not idle.

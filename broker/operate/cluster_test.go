@@ -240,7 +240,7 @@ func TestADivergentStandbyIsRebuilt(t *testing.T) {
 
 func divergent(t *testing.T, mode string) {
 	f := startFleet(t)
-	f.any().topics(3)
+	f.withTopics()
 	o := f.any().deploy(fmt.Sprintf(counting, mode))
 	f.any().publish(`{"k":"a","v":5}`)
 	var standby *unit

@@ -103,7 +103,7 @@ func (b *outbox) send(ctx context.Context, l *lane, number uint64, p *engine.Par
 	for i := range p.Outputs {
 		o := &p.Outputs[i]
 		m := topics.Publish{Topic: l.topic, Subject: []byte(o.Subject), Payload: o.Payload}
-		m.Header = u.withOrigin(o.Header, origin{p.Epoch, p.Seq, o.Index, o.ID, o.Again})
+		m.Header = u.withOrigin(storable(o.Header), origin{p.Epoch, p.Seq, o.Index, o.ID, o.Again})
 		if o.Subject == "" {
 			m.Subject = []byte(firstSubject(t.Config()))
 		}

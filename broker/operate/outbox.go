@@ -138,7 +138,7 @@ func (u *unit) orphaned(l *lane) (s engine.Sent, err error) {
 		return s, nil
 	}
 	for i := range u.g.Sinks {
-		if sink := &u.g.Sinks[i]; sink.Topic == l.name && sink.Policy == graph.Stop {
+		if sink := &u.g.Sinks[i]; l.name != "" && sink.Topic == l.name && sink.Policy == graph.Stop {
 			return s, fmt.Errorf("topic %s was deleted, and outputs wait for it: make it anew and resume the operator, and they go there", l.name)
 		}
 	}
@@ -154,12 +154,15 @@ func (u *unit) routes() ([]topics.TopicID, error) {
 	some := false
 	for i := range u.g.Sinks {
 		name := u.g.Sinks[i].Topic
-		if name == "" {
+		t := u.keeperOf(i)
+		switch {
+		case name == "" && t == nil:
 			continue
-		}
-		t, err := u.topic(o.Account, name)
-		if err != nil {
-			return nil, err
+		case name != "":
+			var err error
+			if t, err = u.topic(o.Account, name); err != nil {
+				return nil, err
+			}
 		}
 		if t == nil {
 			routes[i], some = engine.RouteGone, true
@@ -249,6 +252,9 @@ func (b *outbox) report(inst *engine.Instance) (all []LaneReport) {
 	}
 	for _, l := range lanes {
 		r := LaneReport{Topic: l.Name}
+		if t, ok := b.u.e.state.TopicByID(l.Topic); ok && r.Topic == "" {
+			r.Topic = t.Name()
+		}
 		_ = engine.Parcels(inst.Store(), l.Topic, 0, func(_ uint64, p []byte) bool { // likewise
 			r.Parcels++
 			r.Bytes += int64(len(p))

@@ -349,13 +349,22 @@ func (u *unit) propose(s *engine.Step, took []engine.Arrival, began time.Time) {
 			continue // it waits in the outbox
 		}
 		sink := &u.g.Sinks[out.Sink]
-		header := u.withOrigin(out.Header, origin{s.Epoch, s.Seq, i, out.ID, out.Again})
-		if sink.Topic == "" {
+		keeps, header := u.keeperOf(out.Sink), out.Header
+		if keeps != nil && keeps.Group() != u.group {
+			keeps = nil // it has come since the step was run
+		}
+		if keeps != nil {
+			header = storable(header)
+		}
+		header = u.withOrigin(header, origin{s.Epoch, s.Seq, i, out.ID, out.Again})
+		if sink.Topic == "" && keeps == nil {
 			f.live = append(f.live, live{out.Subject, header, out.Payload})
 			continue
 		}
 		p := topics.Publish{Subject: []byte(out.Subject), Header: header, Payload: out.Payload}
-		if t, ok := u.e.state.Topic(o.Account, sink.Topic); ok {
+		if keeps != nil {
+			p.Topic = keeps.ID()
+		} else if t, ok := u.e.state.Topic(o.Account, sink.Topic); ok {
 			p.Topic = t.ID()
 			if out.Subject == "" {
 				p.Subject = []byte(firstSubject(t.Config()))

@@ -95,6 +95,7 @@ type unit struct {
 	was      topics.Place
 	wasEpoch uint64
 	sums     sums
+	asides   []keeper // by sink
 	shadow   *shadow
 	p        primary
 	outbox   outbox
@@ -398,7 +399,7 @@ func (u *unit) reopen() error {
 		if err != nil {
 			return err
 		}
-		u.g, u.spec = g, o.Epoch
+		u.g, u.spec, u.asides = g, o.Epoch, nil
 		u.watch()
 	}
 	if err := u.store.Load().Use(backend(u.g), opstate.AutoBytes); err != nil {

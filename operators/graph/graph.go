@@ -152,6 +152,9 @@ type Node struct {
 type Sink struct {
 	Name  string
 	Topic string // durable; "" for a live subject
+	// Aside is the subject of late records or dead letters, with * for tokens with fields;
+	// "" for an output. A topic that keeps it gets all of them.
+	Aside string
 	// Create is how the topic is made where it doesn't exist; nil: it isn't.
 	Create *topics.Config
 	// Encode makes the message. An error is the record's, with the sink's policy.

@@ -188,6 +188,17 @@ func (c *compiler) template(e Expr, from *outlet) *template {
 	return t
 }
 
+// pattern is the subject with * for the tokens that have fields.
+func (t *template) pattern() string {
+	tokens := strings.Split(strings.Join(t.texts, "*"), ".")
+	for i := range tokens {
+		if strings.Contains(tokens[i], "*") {
+			tokens[i] = "*"
+		}
+	}
+	return strings.Join(tokens, ".")
+}
+
 func (t *template) eval(v stream.View) (string, error) {
 	if len(t.progs) == 0 {
 		return t.texts[0], nil
@@ -278,7 +289,7 @@ func isHeader(s string) bool {
 func (c *compiler) subjectSink(name string, to Expr) int {
 	enc := &encoder{codec: "json", subject: c.template(to, nil), pass: true}
 	c.encoders[len(c.g.Sinks)] = enc
-	c.g.Sinks = append(c.g.Sinks, graph.Sink{Name: name, Encode: enc.encode, Policy: c.policy(nil)})
+	c.g.Sinks = append(c.g.Sinks, graph.Sink{Name: name, Aside: enc.subject.pattern(), Encode: enc.encode, Policy: c.policy(nil)})
 	return len(c.g.Sinks) - 1
 }
 

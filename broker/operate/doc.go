@@ -16,21 +16,21 @@
 // goes on. A leader that was replaced proposes in vain: its steps are no longer the next.
 //
 // What a unit holds is written to files before the group's store flushes past the steps
-// that it is of, so that the log always has what the files lack. A unit that misses a
-// step (its replica is new, its queue was full, its state was found to differ) gets the
-// state from another replica and goes on from there.
+// that it is of, so that the log always has what the files lack. A unit that can't run a
+// step keeps it, and goes on once it can (standstill.go); one that misses a step (its replica
+// is new, its queue was full) gets the state from another replica and goes on from there.
 //
 // The files:
 //
-//   - engine.go, sweep.go: all units of a node, what the state's hooks tell them, and what is left behind
+//   - engine.go, early.go, sweep.go: all units of a node, what the state's hooks tell them, also before the catalogue knows them, and what is left behind
 //   - unit.go, epoch.go: one operator on this node, what comes out of the log
 //   - primary.go, reading.go, inputs.go: reading, topics that are gone, running and proposing
-//   - rebuild.go: the state of another replica
+//   - standstill.go, rebuild.go: steps that can't be run, the state of another replica
 //   - modes.go, passive.go: what recovery modes other than active do
 //   - savepoint.go, mark.go, savepointstore.go, restore.go, shadow.go: states under a name, versions on trial
 //   - timing.go: how time goes, what standbys are given, whether they are the same
 //   - adverts.go: what outputs advertise
-//   - outbox.go, lane.go: what goes to topics of other groups
+//   - outbox.go, lane.go, aside.go: what goes to topics of other groups, late records and dead letters
 //   - instances.go, rescale.go: several instances
 //   - succession.go, share.go, follow.go: others in their place, what those take over, when
 //   - service.go, verbs.go, report.go, look.go: $HERALD.OP.> for any client

@@ -268,6 +268,7 @@ func (l *Log) setFull(full bool, why error) {
 // recycle makes a retired segment a spare, or removes it.
 func (l *Log) recycle(s *segment) error {
 	s.take()
+	var again *spare
 	if s.size < l.opt.SegmentBytes || l.pool.len() >= l.opt.Pool {
 		err := s.file.Close()
 		if err = errors.Join(err, l.opt.FS.Remove(s.name)); err != nil {
@@ -278,11 +279,18 @@ func (l *Log) recycle(s *segment) error {
 		if err := l.opt.FS.Rename(s.name, name); err != nil {
 			return fmt.Errorf("recycle segment %d: %w", s.head.number, err)
 		}
-		l.pool.put(&spare{file: s.file, name: name, size: s.size, written: true})
+		again = &spare{file: s.file, name: name, size: s.size, written: true}
 	}
-	// In order, so that a crash can't leave a hole in the run of segments.
+	// In order, so that a crash can't leave a hole in the run of segments. And before it
+	// can be written to: a power cut would give it its old name, with a new header.
 	if err := l.opt.FS.SyncDir(l.opt.Dir); err != nil {
+		if again != nil {
+			err = errors.Join(err, again.file.Close())
+		}
 		return fmt.Errorf("recycle segment %d: %w", s.head.number, err)
+	}
+	if again != nil {
+		l.pool.put(again)
 	}
 	return nil
 }

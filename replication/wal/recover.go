@@ -133,6 +133,9 @@ func (l *Log) openSegments(numbers []uint64, acked position) error {
 			if err := l.opt.FS.Rename(name, free); err != nil {
 				return err
 			}
+			if err := l.opt.FS.SyncDir(l.opt.Dir); err != nil { // see recycle
+				return err
+			}
 			return l.adoptSpare(free)
 		}
 		if err != nil {

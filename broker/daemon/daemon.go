@@ -44,7 +44,10 @@ func Main(args []string, stdout, stderr io.Writer) int {
 // MainWith is Main of a broker with process functions: what operators may name under
 // `process`. All nodes of a cluster must have the same ones. A program of one's own is
 //
-//	func main() { os.Exit(daemon.MainWith(functions, os.Args, os.Stdout, os.Stderr)) }
+//	func main() {
+//		daemon.CoarseTimers()
+//		os.Exit(daemon.MainWith(functions, os.Args, os.Stdout, os.Stderr))
+//	}
 //
 // of which tests/operators/brokerd is a whole example.
 func MainWith(functions map[string]steps.Factory, args []string, stdout, stderr io.Writer) int {

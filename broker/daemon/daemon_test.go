@@ -20,9 +20,19 @@ import (
 )
 
 // TestMain lets the test binary be the daemon: run as brokerd or nats-server it
-// is Main.
+// is Main. It is also a program that begins as brokerd does and says what it then is.
 func TestMain(m *testing.M) {
+	if os.Getenv("HERALD_TEST_TIMERS") != "" {
+		CoarseTimers()
+		slack, err := os.ReadFile("/proc/self/timerslack_ns") // every thread's is the main one's
+		fmt.Print(strings.TrimSpace(string(slack)), " ", os.Getpid(), " ", strings.Join(os.Args[1:], " "))
+		if err != nil {
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	if os.Getenv("HERALD_TEST_DAEMON") != "" {
+		CoarseTimers()
 		os.Exit(Main(os.Args, os.Stdout, os.Stderr))
 	}
 	os.Exit(m.Run())

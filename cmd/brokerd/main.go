@@ -16,4 +16,7 @@ import (
 	"github.com/heraldmq/herald/broker/daemon"
 )
 
-func main() { os.Exit(daemon.Main(os.Args, os.Stdout, os.Stderr)) }
+func main() {
+	daemon.CoarseTimers()
+	os.Exit(daemon.Main(os.Args, os.Stdout, os.Stderr))
+}

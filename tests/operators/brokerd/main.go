@@ -20,4 +20,7 @@ import (
 	"github.com/heraldmq/herald/tests/operators/bursts"
 )
 
-func main() { os.Exit(daemon.MainWith(bursts.Functions, os.Args, os.Stdout, os.Stderr)) }
+func main() {
+	daemon.CoarseTimers()
+	os.Exit(daemon.MainWith(bursts.Functions, os.Args, os.Stdout, os.Stderr))
+}

@@ -365,6 +365,23 @@ func TestPermissionsOnAdvertisements(t *testing.T) {
 	}
 	reader.refused("GET", `{"name":"hidden"}`, 20002)
 	reader.refused("SAMPLE", `{"subject":"orders.hidden"}`, 20022)
+	// What may be discovered may not be looked at for that. An empty answer would say that nothing is there.
+	admin.must("PUT", `{"name":"kept","subject":"orders.shown","durable":{},"lease":{"mode":"permanent"}}`)
+	if got := reader.must("SAMPLE", `{"name":"kept"}`); fmt.Sprint(got["messages"]) != "[]" {
+		t.Errorf("a sample of nothing is %v", got)
+	}
+	js, err := admin.JetStream()
+	if err == nil {
+		_, err = js.Publish("orders.shown", []byte(`{"qty":1}`))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader.refused("SAMPLE", `{"name":"kept"}`, 20022)
+	if got := admin.must("SAMPLE", `{"name":"kept"}`); strings.Count(fmt.Sprint(got["messages"]), "subject") != 1 {
+		t.Errorf("the admin's sample is %v", got)
+	}
+	admin.must("WITHDRAW", `{"name":"kept"}`)
 	// What a user advertised is not for another one with permissions to change.
 	reader.refused("WITHDRAW", `{"name":"shown"}`, 20022)
 	if v := admin.must("GET", `{"name":"shown"}`); !strings.Contains(fmt.Sprint(v), "by:maker") {

@@ -3,6 +3,9 @@ package client
 import (
 	"encoding/json"
 	"fmt"
+	"math"
+	"regexp"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -144,7 +147,8 @@ type Duration time.Duration
 // MarshalJSON writes the duration as Go does.
 func (d Duration) MarshalJSON() ([]byte, error) { return json.Marshal(time.Duration(d).String()) }
 
-// UnmarshalJSON reads "30s", or a number of nanoseconds.
+// UnmarshalJSON reads "30s", with weeks and days in front too ("7d", "1d12h"), or a number
+// of nanoseconds.
 func (d *Duration) UnmarshalJSON(b []byte) error {
 	var n int64
 	if json.Unmarshal(b, &n) == nil {
@@ -155,13 +159,25 @@ func (d *Duration) UnmarshalJSON(b []byte) error {
 	if err := json.Unmarshal(b, &s); err != nil {
 		return fmt.Errorf("%s is neither a duration like \"30s\" nor nanoseconds", b)
 	}
-	parsed, err := time.ParseDuration(s)
-	if err != nil {
-		return err
+	days := time.Duration(0)
+	m := weeksAndDays.FindStringSubmatch(s)
+	for i, unit := range []time.Duration{7 * 24 * time.Hour, 24 * time.Hour} {
+		n, _ := strconv.Atoi(m[i+1]) // "" is none
+		days += time.Duration(min(n, int(math.MaxInt64/unit/2))) * unit
 	}
-	*d = Duration(parsed)
+	rest := s[len(m[0]):]
+	if rest == "" && m[0] != "" {
+		rest = "0"
+	}
+	parsed, err := time.ParseDuration(rest)
+	if err != nil || days > 0 && parsed < 0 || days < 0 || parsed > math.MaxInt64-days {
+		return fmt.Errorf("%q is not a duration like 90s, 15m or 7d", s)
+	}
+	*d = Duration(days + parsed)
 	return nil
 }
+
+var weeksAndDays = regexp.MustCompile(`^(?:(\d{1,5})w)?(?:(\d{1,6})d)?`)
 
 // plainAdvertisement has the fields without the methods.
 type plainAdvertisement Advertisement

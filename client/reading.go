@@ -59,13 +59,16 @@ func (s *subscription) codecKey() string {
 // nothing.
 func (s *subscription) differs(metadata map[string]string) string {
 	for _, row := range []struct{ key, want, what string }{
-		{keyWhere, s.where, "another condition"},
-		{keyCodec, s.codecKey(), "another codec"},
-		{keyDead, s.dead, "another subject for dead letters"},
-		{keyOrder, s.key, "another key"},
+		{keyWhere, s.where, "condition"},
+		{keyCodec, s.codecKey(), "codec"},
+		{keyDead, s.dead, "subject for dead letters"},
+		{keyOrder, s.key, "key"},
 	} {
-		if metadata[row.key] != row.want {
-			return row.what
+		if has := metadata[row.key]; has != row.want {
+			if has == "" {
+				return "no " + row.what
+			}
+			return "the " + row.what + " " + strconv.Quote(has)
 		}
 	}
 	return ""

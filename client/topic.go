@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -176,7 +177,22 @@ func (c *Client) message(ctx context.Context, topic string, get func(context.Con
 	if err != nil {
 		return nil, failed("read a message of", topic, err)
 	}
+	if s.CachedInfo().Config.AllowDirect {
+		withoutPlace(raw.Header)
+	}
 	return fromRaw(topic, raw), nil
+}
+
+// withoutPlace takes out what a direct get has put behind a message's own headers: where
+// it is stored, which is told elsewhere.
+func withoutPlace(h nats.Header) {
+	for _, name := range []string{"Nats-Stream", "Nats-Subject", "Nats-Sequence", "Nats-Time-Stamp"} {
+		if values := h[name]; len(values) > 1 {
+			h[name] = values[:len(values)-1]
+		} else {
+			delete(h, name)
+		}
+	}
 }
 
 // CreateConsumer creates a named reader of a topic. One of the same name and

@@ -267,8 +267,16 @@ func TestPutGetListWithdraw(t *testing.T) {
 	wantCode(t, b.ask(1, "GET", `{"name":"nothing"}`), 20002)
 	wantCode(t, b.ask(1, "GET", `{"nome":"x"}`), 20000)
 	wantCode(t, b.ask(1, "PUT", `{"name":"x"}`), 20001)
+	wantCode(t, b.ask(1, "PUT", `{"name":"x","subject":"x","durable":{"replicas":3}}`), 10074)
+	wantCode(t, b.ask(1, "PUT", `{"name":"x","subject":"x","durable":{"replicas":-1}}`), 10133)
 	if got := b.ask(1, "GET", `{"name":"orders.created","owner":"other"}`); got["advertisement"] == nil {
 		t.Fatalf("get answered %v", got)
+	}
+	if got := b.ask(1, "LIST", `{"tags":["t"]}`); fmt.Sprint(got["advertisements"]) != "[]" {
+		t.Errorf("a list of nothing is %v", got)
+	}
+	if got := b.ask(1, "LIST", `{"undeclared":true}`); fmt.Sprint(got["undeclared"]) != "[]" {
+		t.Errorf("a list of nothing is %v", got)
 	}
 	for q, want := range map[string]int{
 		``: 2, `{}`: 2, `{"subject":"orders.>"}`: 1, `{"owner":"sales"}`: 1, `{"tags":["t"]}`: 0, `{"limit":1}`: 1, `{"offset":2}`: 0,

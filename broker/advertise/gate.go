@@ -252,6 +252,9 @@ type ruleSet struct {
 	parts     []*rule // the strictest first
 }
 
+// keywordExclusive is that of a message by somebody who doesn't hold the advertisement.
+const keywordExclusive = "exclusive"
+
 // violation says what is wrong with a message.
 type violation struct {
 	Advertisement string `json:"advertisement"`
@@ -263,6 +266,9 @@ type violation struct {
 }
 
 func (v *violation) text() string {
+	if v.Keyword == keywordExclusive {
+		return v.Advertisement + " is exclusive: " + v.Message
+	}
 	at := cmp.Or(v.Pointer, "the payload")
 	of := v.Advertisement
 	if v.Version != "" {
@@ -280,8 +286,8 @@ func (set *ruleSet) Check(m *front.Message) front.Verdict {
 		if !r.holders.has(m.Client.ID) {
 			r.refused.Add(1)
 			return refusal(&violation{
-				Advertisement: r.ad.Name, Owner: r.ad.Owner.Key(), Keyword: "exclusive",
-				Message: "only connections that hold the advertisement may publish here",
+				Advertisement: r.ad.Name, Owner: r.ad.Owner.Key(), Keyword: keywordExclusive,
+				Message: "only connections that hold it, by PUT or RENEW, may publish here",
 			}, faultExclusive.Status, faultExclusive.ErrCode)
 		}
 	}

@@ -1,6 +1,7 @@
 package advertise
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -312,7 +313,7 @@ const metadataKey = "herald.advertisement"
 func (s *Service) makeTopic(ctx context.Context, r request, a *catalogue.Advertisement) error {
 	d := a.Durable
 	cfg := topicConfig(d.Topic, a.Pattern)
-	cfg.Description, cfg.Retention, cfg.Replicas, cfg.MaxAge = a.Summary, d.Retention, max(d.Replicas, 1), time.Duration(d.MaxAge)
+	cfg.Description, cfg.Retention, cfg.Replicas, cfg.MaxAge = a.Summary, d.Retention, cmp.Or(d.Replicas, 1), time.Duration(d.MaxAge)
 	cfg.Metadata = map[string]string{metadataKey: a.Name}
 	if d.MaxBytes > 0 {
 		cfg.MaxBytes = d.MaxBytes
@@ -364,6 +365,10 @@ func (s *Service) ensureTopic(ctx context.Context, r request, a *catalogue.Adver
 	t, ok := s.o.Catalogue.Topic(r.account, cfg.Name)
 	var err error
 	switch {
+	case !ok && cfg.Replicas < 0:
+		err = jsapi.ErrReplicasNegative
+	case !ok && cfg.Replicas > 1 && s.o.Peers == nil:
+		err = jsapi.ErrStreamReplicas
 	case !ok:
 		if err = r.mustMay("$JS.API.STREAM.CREATE." + cfg.Name); err == nil {
 			t, _, err = s.o.Catalogue.CreateTopic(ctx, r.account, cfg)

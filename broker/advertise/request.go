@@ -38,11 +38,11 @@ type reply struct {
 	Lease         *leaseReply              `json:"lease,omitempty"`
 	Withdrawn     bool                     `json:"withdrawn,omitempty"`
 
-	Advertisements []*catalogue.Advertisement `json:"advertisements,omitempty"`
+	Advertisements []*catalogue.Advertisement `json:"advertisements,omitzero"` // of a list; [] when there are none
 	Total          *int                       `json:"total,omitempty"`
 	Offset         *int                       `json:"offset,omitempty"`
 	Observed       []*Observed                `json:"observed,omitempty"` // of each advertisement
-	Undeclared     []*Observed                `json:"undeclared,omitempty"`
+	Undeclared     []*Observed                `json:"undeclared,omitzero"`
 	Nearest        *nearest                   `json:"nearest,omitempty"`
 	Watching       bool                       `json:"watching,omitempty"`
 	Resumed        bool                       `json:"resumed,omitempty"` // the watch goes on after the revision asked for
@@ -108,7 +108,7 @@ func decode(payload []byte, into any, strict bool) error {
 		d.DisallowUnknownFields()
 	}
 	if err := d.Decode(into); err != nil {
-		return err
+		return errors.New(catalogue.JSONProblem(err))
 	}
 	if strict {
 		if _, err := d.Token(); !errors.Is(err, io.EOF) {
@@ -334,6 +334,9 @@ func (s *Service) list(ctx context.Context, r request) (reply, error) {
 	total, offset := len(all), min(max(q.Offset, 0), len(all))
 	all = all[offset:]
 	all = all[:min(len(all), cmp.Or(max(q.Limit, 0), pageMax), pageMax)]
+	if all == nil {
+		all = []*catalogue.Advertisement{}
+	}
 	size := 0
 	for i, a := range all {
 		if size += len(a.Body()) + 1024; size > pageBytesMax && i > 0 {

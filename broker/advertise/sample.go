@@ -86,8 +86,8 @@ type failure struct {
 type sampleReply struct {
 	Error    *apiError      `json:"error,omitempty"`
 	Pattern  string         `json:"pattern,omitempty"`
-	Source   string         `json:"source,omitempty"` // stored, live
-	Messages []shownMessage `json:"messages,omitempty"`
+	Source   string         `json:"source,omitempty"`  // stored, live
+	Messages []shownMessage `json:"messages,omitzero"` // of SAMPLE; [] when there are none
 	*checked
 }
 
@@ -155,13 +155,20 @@ func (s *Service) sample(ctx context.Context, r *request) (sampleReply, error) {
 	out := sampleReply{Pattern: look.Pattern}
 	if check {
 		out.checked = &checked{}
+	} else {
+		out.Messages = []shownMessage{}
 	}
 	kept := s.topicsOf(r.account, look.Pattern)
 	if len(kept) == 0 || q.Live {
 		out.Source = "live"
-		return out, s.listen(ctx, r, &q, look, &out)
+		withheld, err := s.listen(ctx, r, &q, look, &out)
+		if err != nil {
+			return sampleReply{}, err
+		}
+		return out, mayShow(&out, look, withheld)
 	}
 	out.Source = "stored"
+	withheld := false
 	for _, t := range kept {
 		look.Topic = t.Name()
 		a, err := s.lookAt(ctx, t, look)
@@ -169,9 +176,11 @@ func (s *Service) sample(ctx context.Context, r *request) (sampleReply, error) {
 			return sampleReply{}, err
 		}
 		for _, m := range a.Messages {
-			if r.who.MaySample(m.Subject) {
-				out.Messages = append(out.Messages, m)
+			if !r.who.MaySample(m.Subject) {
+				withheld = true
+				continue
 			}
+			out.Messages = append(out.Messages, m)
 		}
 		if check {
 			out.add(&a.Checked)
@@ -179,7 +188,16 @@ func (s *Service) sample(ctx context.Context, r *request) (sampleReply, error) {
 	}
 	slices.SortStableFunc(out.Messages, func(a, b shownMessage) int { return a.Time.Compare(b.Time) })
 	out.Messages = within(out.Messages, look.Count)
-	return out, nil
+	return out, mayShow(&out, look, withheld)
+}
+
+// mayShow refuses when there were messages and the client may look at none of them: an
+// empty answer would say that there is nothing.
+func mayShow(out *sampleReply, look *lookQuestion, withheld bool) error {
+	if withheld && len(out.Messages) == 0 {
+		return faultMayNot("sample", look.Pattern)
+	}
+	return nil
 }
 
 // lookFor says what to look for.
@@ -439,13 +457,14 @@ func within(all []shownMessage, n int) []shownMessage {
 	return all
 }
 
-// listen takes what is published for a while.
-func (s *Service) listen(ctx context.Context, r *request, q *sampleRequest, look *lookQuestion, out *sampleReply) error {
+// listen takes what is published for a while, and tells whether there was something that the
+// client may not look at.
+func (s *Service) listen(ctx context.Context, r *request, q *sampleRequest, look *lookQuestion, out *sampleReply) (withheld bool, err error) {
 	s.mu.Lock()
 	v := s.accounts[r.account]
 	s.mu.Unlock()
 	if v == nil {
-		return faultNotLeader
+		return false, faultNotLeader
 	}
 	wait := time.Duration(q.Wait)
 	if wait <= 0 {
@@ -464,16 +483,19 @@ func (s *Service) listen(ctx context.Context, r *request, q *sampleRequest, look
 		}
 	})
 	if err != nil {
-		return badRequest(err)
+		return false, badRequest(err)
 	}
 	defer unsubscribe()
 	by := s.rulesOf(look)
 	for n := 0; n < look.Count; n++ {
 		select {
 		case <-ctx.Done():
-			return nil
+			return withheld, nil
 		case m := <-messages:
-			if first := string(m.Subject); strings.HasPrefix(first, "$") || strings.HasPrefix(first, "_INBOX.") || !r.who.MaySample(first) {
+			first := string(m.Subject)
+			own := strings.HasPrefix(first, "$") || strings.HasPrefix(first, "_INBOX.")
+			if own || !r.who.MaySample(first) {
+				withheld = withheld || !own
 				n--
 				continue
 			}
@@ -487,5 +509,5 @@ func (s *Service) listen(ctx context.Context, r *request, q *sampleRequest, look
 			out.Messages = within(append(out.Messages, one), look.Count)
 		}
 	}
-	return nil
+	return withheld, nil
 }

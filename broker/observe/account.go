@@ -95,8 +95,11 @@ func (a *Account) Declare(name any, d Declared) *Tally {
 	a.declared[name] = t
 	if old != nil {
 		a.index.Remove(old.Pattern, old)
-		if old.Pattern == d.Pattern && old.key == d.Key {
-			t.busy.Store(old.busy.Load()) // it goes on counting
+		if old.Pattern == d.Pattern { // it goes on counting
+			t.busy.Store(old.busy.Load())
+			if old.key == d.Key {
+				t.keys.Store(old.keys.Load())
+			}
 		}
 	}
 	a.index.Add(t.Pattern, t)

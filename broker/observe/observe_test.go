@@ -182,6 +182,28 @@ func TestNodesAreSummed(t *testing.T) {
 	}
 }
 
+func TestAChangedAdvertisementGoesOnCounting(t *testing.T) {
+	a, _ := bench()
+	a.Declare("x", Declared{Pattern: "a.*", Declares: true})
+	publish(t, a, "a.1", 1)
+	publish(t, a, "a.2", 1)
+	for _, d := range []Declared{
+		{Pattern: "a.*", Declares: true, Sampled: true},
+		{Pattern: "a.*", Declares: true, Key: Key{Header: "K"}},
+	} {
+		s := a.Declare("x", d).Stats()
+		if s.Msgs != 2 || s.Publishers != 1 || s.Last.IsZero() {
+			t.Errorf("after the change to %+v: %+v", d, s)
+		}
+		if want := int64(2); d.Key == (Key{}) && s.Distinct() != want || d.Key != (Key{}) && s.Distinct() != 0 {
+			t.Errorf("after the change to %+v there were %d subjects or keys", d, s.Distinct())
+		}
+	}
+	if s := a.Declare("x", Declared{Pattern: "b.*", Declares: true}).Stats(); s.Msgs != 0 {
+		t.Errorf("another pattern begins with %+v", s)
+	}
+}
+
 func TestPrefixesAreServedWhereTheLastTokenMakesNoDifference(t *testing.T) {
 	a, _ := bench()
 	a.Declare("x", Declared{Pattern: "a.*", Declares: true})

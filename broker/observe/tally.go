@@ -41,9 +41,10 @@ type Tally struct {
 	now      func() time.Time
 	offer    func(*Tally, Sample) // nil: samples are of no use
 
-	busy    atomic.Pointer[busy] // nil until something is published
-	offered atomic.Int64         // when, unix ns
-	rank    atomic.Int64         // of undeclared ones
+	busy    atomic.Pointer[busy]   // nil until something is published
+	keys    atomic.Pointer[sketch] // nil until one is seen
+	offered atomic.Int64           // when, unix ns
+	rank    atomic.Int64           // of undeclared ones
 	evicted atomic.Pointer[Tally]
 
 	checked, failed atomic.Int64 // since the last Add or Stats
@@ -51,8 +52,6 @@ type Tally struct {
 
 // busy is what a tally needs once there is something to count.
 type busy struct {
-	keys sketch
-
 	mu         sync.Mutex
 	total      counts
 	minute     window
@@ -71,6 +70,18 @@ func (t *Tally) awake() *busy {
 		return b
 	}
 	return t.busy.Load()
+}
+
+// distinct is what estimates how many keys there are, or subjects.
+func (t *Tally) distinct() *sketch {
+	if k := t.keys.Load(); k != nil {
+		return k
+	}
+	k := &sketch{}
+	if t.keys.CompareAndSwap(nil, k) {
+		return k
+	}
+	return t.keys.Load()
 }
 
 // Add implements front.Tally.
@@ -113,7 +124,7 @@ func (b *busy) forget(now time.Time) {
 // Offer implements front.Tally.
 func (t *Tally) Offer(m *front.Message) {
 	if t.key == (Key{}) {
-		t.awake().keys.add(m.Subject)
+		t.distinct().add(m.Subject)
 	}
 	if t.offer == nil {
 		return
@@ -138,16 +149,16 @@ func (t *Tally) Key(m *front.Message) {
 			}
 		}
 		token, _, _ := bytes.Cut(rest, []byte{'.'})
-		t.awake().keys.add(token)
+		t.distinct().add(token)
 		return
 	}
 	if v := wire.HeaderGet(m.Header, t.key.Header); v != nil {
-		t.awake().keys.add(v)
+		t.distinct().add(v)
 	}
 }
 
 // SawKey counts a key that was found in a sample.
-func (t *Tally) SawKey(key []byte) { t.awake().keys.add(key) }
+func (t *Tally) SawKey(key []byte) { t.distinct().add(key) }
 
 // Checked counts one message that was held against the schema. Any goroutine; no lock.
 func (t *Tally) Checked(ok bool) {
@@ -182,7 +193,7 @@ func (t *Tally) Stats() Stats {
 	s.Msgs1m, s.Bytes1m, s.Msgs1h, s.Bytes1h = m.msgs, m.bytes, h.msgs, h.bytes
 	s.Checked1h, s.Failed1h = h.checked, h.failed
 	s.Last, s.Publishers, s.ManyPublishers = b.last, len(b.publishers), b.crowded
-	s.Registers = b.keys.registers()
+	s.Registers = t.distinct().registers()
 	s.ByKey = t.key != (Key{})
 	return s
 }

@@ -195,7 +195,7 @@ func ParseAdvertisement(body []byte) (*Advertisement, *topics.Fault) {
 		return nil, badAdvertisement("", "is not a JSON object")
 	}
 	if err := json.Unmarshal(body, &a.Definition); err != nil {
-		return nil, badAdvertisement("", err.Error())
+		return nil, badAdvertisement("", JSONProblem(err))
 	}
 	for _, f := range serverFields {
 		delete(a.fields, f)
@@ -455,29 +455,3 @@ func mustEncode(v any) json.RawMessage {
 }
 
 func stamp(t topics.Nanos) time.Time { return time.Unix(0, int64(t)).UTC() }
-
-// Duration is a time span that is written as "30s" and read from that or from a
-// number of nanoseconds.
-type Duration time.Duration
-
-// MarshalJSON writes the span as Go writes it.
-func (d Duration) MarshalJSON() ([]byte, error) { return json.Marshal(time.Duration(d).String()) }
-
-// UnmarshalJSON reads "30s" or nanoseconds.
-func (d *Duration) UnmarshalJSON(b []byte) error {
-	var n int64
-	if json.Unmarshal(b, &n) == nil {
-		*d = Duration(n)
-		return nil
-	}
-	var s string
-	if err := json.Unmarshal(b, &s); err != nil {
-		return fmt.Errorf("time span %s is neither a text like \"30s\" nor nanoseconds", b)
-	}
-	t, err := time.ParseDuration(s)
-	if err != nil {
-		return fmt.Errorf("time span %q: %w", s, err)
-	}
-	*d = Duration(t)
-	return nil
-}

@@ -89,7 +89,7 @@ func (a *Advertisement) readContract() {
 			continue
 		}
 		if err := json.Unmarshal(raw, f.to); err != nil && a.problem == nil {
-			a.problem = badAdvertisement(f.name, "can't be read: "+err.Error())
+			a.problem = badAdvertisement(f.name, "can't be read: "+JSONProblem(err))
 		}
 	}
 	if !slices.Contains([]Enforce{"", EnforceOff, EnforceWarn, EnforceReject, EnforceQuarantine}, c.Enforce) {

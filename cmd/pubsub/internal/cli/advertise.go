@@ -105,7 +105,7 @@ func (f *advertiseFlags) add(cmd *cobra.Command) {
 	fl.StringVar(&f.kind, "kind", "", "event, state, command or reply")
 	fl.StringVar(&f.role, "role", "", "publishes, consumes, responds or operator (publishes)")
 	fl.StringVar(&f.contentType, "content-type", "", "media type of the payload")
-	fl.StringVar(&f.schema, "schema", "", "file with the schema of the payload: JSON Schema, Avro (.avsc) or Protobuf (.proto)")
+	fl.StringVar(&f.schema, "schema", "", "file with the schema of the payload: JSON Schema, Avro (.avsc) or Protobuf (.proto, .proto#MESSAGE)")
 	fl.StringVar(&f.compat, "compat", "", "what the next schema must be to this one: none, backward, forward or full")
 	fl.StringVar(&f.enforce, "enforce", "", "what is not as the schema says: off, warn, reject or quarantine")
 	fl.BoolVar(&f.exclusive, "exclusive", false, "only those who hold the advertisement may publish")
@@ -167,7 +167,7 @@ func (a *app) showAdvertised(ads []client.Advertisement) error {
 	for i := range ads {
 		found[i].Advertisement = ads[i]
 	}
-	return a.listAdvertisements(found, false)
+	return a.listAdvertisements(found, false, "nothing is advertised")
 }
 
 // advertisements merges the file and the flags.

@@ -86,8 +86,12 @@ func plainAdvertisements(b []byte) (ads []client.Advertisement, err error) {
 	return ads, nil
 }
 
-// readSchema reads a schema, whose format its name tells.
+// readSchema reads a schema, whose format its name tells; behind # the message of a .proto.
 func readSchema(path string) (*client.Schema, error) {
+	path, message, named := strings.Cut(path, "#")
+	if named && !strings.EqualFold(filepath.Ext(path), ".proto") {
+		return nil, fmt.Errorf("%s is not a .proto file: only those have messages to choose from", path)
+	}
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
@@ -95,7 +99,7 @@ func readSchema(path string) (*client.Schema, error) {
 	s := &client.Schema{Format: "json-schema"}
 	switch strings.ToLower(filepath.Ext(path)) {
 	case ".proto":
-		s.Format = "protobuf"
+		s.Format, s.Message = "protobuf", message
 		s.Inline, err = json.Marshal(string(b))
 		return s, err
 	case ".avsc", ".avro":

@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -49,9 +50,9 @@ type app struct {
 	timeout                       time.Duration
 	dryRun, yes                   bool
 
-	client *client.Client
-	url    string
-	hinted bool // it was asked for a hint, which may be forbidden
+	client     *client.Client
+	url        string
+	courtesies []string // subjects that were asked for a courtesy, which may be forbidden
 }
 
 // Main runs one command and returns its exit code.
@@ -62,7 +63,7 @@ func Main(ctx context.Context, env Env) int {
 	a := &app{env: env, store: profile.Open(env.Getenv)}
 	a.ui.Out, a.ui.Err = env.Out, env.Err
 	root := a.root()
-	root.SetArgs(env.Args)
+	root.SetArgs(placesAsArguments(root, env.Args))
 	root.SetIn(env.In)
 	root.SetOut(env.Out)
 	root.SetErr(env.Err)
@@ -271,8 +272,13 @@ func identity(s profile.Settings) ([]client.Option, error) {
 // refusal is the permission that the connection lacked, if it did.
 func (a *app) refusal() error {
 	err := a.client.Conn().LastError()
-	if !errors.Is(err, nats.ErrPermissionViolation) || a.hinted && strings.Contains(err.Error(), hintSubject) {
+	if !errors.Is(err, nats.ErrPermissionViolation) {
 		return nil
+	}
+	for _, subject := range a.courtesies {
+		if strings.Contains(err.Error(), strconv.Quote(subject)) {
+			return nil
+		}
 	}
 	return &problem{code: exitRefused, what: "the broker refused: " + strings.TrimPrefix(err.Error(), "nats: "), next: "pubsub context show --explain", err: err}
 }

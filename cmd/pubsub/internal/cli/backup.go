@@ -44,6 +44,10 @@ func (a *app) vaultProblem(cmd *cobra.Command, err error, topic, next string) er
 		return &problem{code: exitUsage, what: err.Error(), next: "pubsub export TOPIC, or pubsub pub -i ndjson for messages alone", err: err}
 	case errors.As(err, &api) && (api.ErrorCode == 10130 || api.ErrorCode == 10058):
 		return &problem{code: exitConflict, what: fmt.Sprintf("topic %q exists", topic), next: "--if-not-exists to leave it as it is, or --as NAME", err: err}
+	case errors.As(err, &api) && api.ErrorCode == 10065:
+		p := explain(&client.Error{Op: cmd.Name(), Target: topic, Kind: client.ErrConflict, Err: api})
+		p.next = "--subjects, for a copy that captures others and keeps what it holds"
+		return p
 	case errors.As(err, &api):
 		if api.ErrorCode == 10059 {
 			return a.topicProblem(cmd.Context(), jetstream.ErrStreamNotFound, topic)
@@ -100,7 +104,7 @@ moment. Definitions of operators and advertisements are in it, too.
 Every part has a checksum, and is on disk before the manifest names it: a run that
 was interrupted goes on where it ended when it is called again, and a run of a
 backup that is complete adds what is new. verify checks it, restore brings it back.`,
-		Example: "  pubsub backup /backups/monday\n  pubsub verify /backups/monday\n  pubsub restore /backups/monday orders --as orders-of-monday",
+		Example: "  pubsub backup /backups/monday\n  pubsub verify /backups/monday\n  pubsub restore /backups/monday orders --as orders-of-monday --subjects 'monday.>'",
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		size, err := parseSize(partSize)
@@ -296,8 +300,8 @@ restore that was interrupted goes on with the topics that are missing.`,
 		if err != nil {
 			return err
 		}
-		if change.Name != "" && len(topics) != 1 {
-			return usage(cmd, "--as is for one topic")
+		if (change.Name != "" || len(change.Subjects) > 0) && len(topics) != 1 {
+			return usage(cmd, "--as and --subjects are for one topic")
 		}
 		c, b, err := a.vaultBroker(cmd)
 		if err != nil {
@@ -331,6 +335,7 @@ restore that was interrupted goes on with the topics that are missing.`,
 		return a.savedTopics(list)
 	}
 	cmd.Flags().StringVar(&change.Name, "as", "", "another name for the one topic")
+	cmd.Flags().StringSliceVar(&change.Subjects, "subjects", nil, "what the one topic captures from now on (default: as it did); what it holds keeps its subjects")
 	cmd.Flags().IntVar(&change.Replicas, "replicas", 0, "copies in the cluster (default: as it had)")
 	cmd.Flags().BoolVar(&ifNot, "if-not-exists", false, "leave topics that exist as they are")
 	cmd.Flags().BoolVar(&definitions, "definitions", false, "then import the definitions, as definitions import does: operators start anew")

@@ -20,7 +20,7 @@ func (a *app) completionCommand(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
 		Use:       "completion bash|zsh|fish|powershell",
 		Short:     "Print the completion script of a shell",
-		Long:      "Print a completion script. It completes commands and flags, and names of topics,\nconsumers, advertised subjects and contexts by asking the broker (at most 300 ms).",
+		Long:      "Print a completion script. It completes commands and flags, and names of topics,\nconsumers, subjects, advertisements and contexts by asking the broker (at most 300 ms).",
 		Example:   "  source <(pubsub completion bash)\n  pubsub completion zsh > \"${fpath[1]}/_pubsub\"\n  pubsub completion fish | source\n  pubsub completion powershell | Out-String | Invoke-Expression",
 		ValidArgs: []string{"bash", "zsh", "fish", "powershell"},
 		Args:      args(1, 1, "a shell: bash, zsh, fish or powershell"),
@@ -108,7 +108,8 @@ func (a *app) completeConsumers(cmd *cobra.Command, args []string, typed string)
 	return nil, cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeSubjects knows the subjects of topics and of advertisements.
+// completeSubjects knows the subjects of topics and of advertisements, and those that were
+// published within the hour.
 func (a *app) completeSubjects(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 && cmd.Name() != "sub" {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -119,8 +120,8 @@ func (a *app) completeSubjects(cmd *cobra.Command, args []string, _ string) ([]s
 	})
 }
 
-// knownSubjects is what topics capture and advertisements declare, as far as it
-// can be learnt.
+// knownSubjects is what topics capture, advertisements declare and others publish, as far
+// as it can be learnt.
 func knownSubjects(ctx context.Context, c *client.Client) []string {
 	var subjects []string
 	if topics, err := c.Topics(ctx); err == nil {
@@ -131,6 +132,11 @@ func knownSubjects(ctx context.Context, c *client.Client) []string {
 	if ads, err := c.Discover(ctx, client.Query{}); err == nil {
 		for _, ad := range ads {
 			subjects = append(subjects, ad.Pattern())
+		}
+	}
+	if seen, err := c.Undeclared(ctx, ""); err == nil {
+		for i := range seen {
+			subjects = append(subjects, seen[i].Pattern)
 		}
 	}
 	slices.Sort(subjects)

@@ -2,8 +2,10 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -108,6 +110,44 @@ func consumerPairs(i *client.ConsumerInfo) [][2]string {
 	}
 	if i.Config.Description != "" {
 		pairs = append(pairs, [2]string{"description", i.Config.Description})
+	}
+	return append(pairs, extras(i.Config.Metadata)...)
+}
+
+// extras is what a consumer's metadata asks of a Herald broker, and what that has counted
+// since its leader leads; docs/filters.md and docs/consumers.md say what the fields are.
+func extras(metadata map[string]string) (pairs [][2]string) {
+	for _, row := range [][2]string{
+		{"condition", "herald.where"}, {"codec", "herald.codec"}, {"one in flight of each", "herald.key"}, {"dead letters go to", "herald.dlq.subject"},
+	} {
+		if v := metadata[row[1]]; v != "" {
+			pairs = append(pairs, [2]string{row[0], v})
+		}
+	}
+	var f struct {
+		Scanned uint64            `json:"scanned"`
+		Matched uint64            `json:"matched"`
+		Errors  uint64            `json:"errors"`
+		Reasons map[string]uint64 `json:"errors_by_reason"`
+		First   *struct {
+			Error    string `json:"error"`
+			Subject  string `json:"subject"`
+			Sequence uint64 `json:"seq"`
+			Payload  string `json:"payload"`
+		} `json:"first_error"`
+	}
+	if json.Unmarshal([]byte(metadata["_herald.filter"]), &f) == nil {
+		text := fmt.Sprintf("%s scanned, %s matched, %s", ui.Count(f.Scanned), ui.Count(f.Matched), plural(int(f.Errors), "error"))
+		for _, reason := range slices.Sorted(maps.Keys(f.Reasons)) {
+			text += fmt.Sprintf(", %s %s", reason, ui.Count(f.Reasons[reason]))
+		}
+		pairs = append(pairs, [2]string{"counted", text})
+		if f.First != nil {
+			pairs = append(pairs, [2]string{"first error", fmt.Sprintf("%s; of %s at %d: %s", f.First.Error, f.First.Subject, f.First.Sequence, f.First.Payload)})
+		}
+	}
+	if text := deadCounts(metadata["_herald.dlq"]); text != "" {
+		pairs = append(pairs, [2]string{"dead letters", text})
 	}
 	return pairs
 }

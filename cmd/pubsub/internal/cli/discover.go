@@ -95,18 +95,6 @@ func (a *app) discoverList(use string) *cobra.Command {
 
 func (a *app) discover(cmd *cobra.Command, c *client.Client, f *discoverFlags) error {
 	q := f.q
-	more := make(chan []client.Advertisement, 1)
-	if f.noMore || q.Role != "" && q.Role != "responds" || q.Silent || q.Unused || q.Violating || q.Team+q.Tag+q.Kind != "" {
-		more <- nil
-	} else {
-		go func() { // they are asked meanwhile; ends with the context, or after a pause
-			services, err := c.Services(cmd.Context(), 0)
-			if err != nil {
-				a.ui.Debug("micro services: %v", err)
-			}
-			more <- services
-		}()
-	}
 	seen := f.observed || q.Name != "" || q.Silent || q.Unused || q.Violating
 	find := c.DiscoverObserved
 	if !seen {
@@ -119,13 +107,20 @@ func (a *app) discover(cmd *cobra.Command, c *client.Client, f *discoverFlags) e
 		}
 	}
 	found, err := find(cmd.Context(), q)
-	for _, ad := range <-more {
-		if q.Matches(&ad) {
-			found = append(found, client.Discovered{Advertisement: ad})
-		}
-	}
 	if err != nil {
 		return err
+	}
+	if !f.noMore && (q.Role == "" || q.Role == "responds") && !q.Silent && !q.Unused && !q.Violating && q.Team+q.Tag+q.Kind == "" {
+		a.courtesies = append(a.courtesies, servicesSubject)
+		services, err := c.Services(cmd.Context(), 0)
+		if err != nil {
+			a.ui.Debug("micro services: %v", err)
+		}
+		for _, ad := range services {
+			if q.Matches(&ad) {
+				found = append(found, client.Discovered{Advertisement: ad})
+			}
+		}
 	}
 	if q.Name != "" && len(found) == 0 {
 		return a.advertisementProblem(cmd, &client.Error{Op: "discover", Target: q.Name, Kind: client.ErrNotFound, Err: errors.New("nobody advertises it")}, q.Name)
@@ -133,11 +128,22 @@ func (a *app) discover(cmd *cobra.Command, c *client.Client, f *discoverFlags) e
 	if q.Name != "" && len(found) == 1 {
 		return a.ui.Item(found[0], append(advertisementPairs(&found[0].Advertisement), a.observedPairs(found[0].Observed)...))
 	}
-	return a.listAdvertisements(found, seen)
+	empty := "nothing is advertised"
+	switch {
+	case q.Silent:
+		empty = "nothing that is advertised has been quiet for longer than it says"
+	case q.Unused:
+		empty = "everything that is advertised is read by somebody"
+	case q.Violating:
+		empty = "no message within an hour was not as its schema says"
+	case q != client.Query{}:
+		empty = "nothing like that is advertised"
+	}
+	return a.listAdvertisements(found, seen, empty)
 }
 
-func (a *app) listAdvertisements(found []client.Discovered, seen bool) error {
-	rows := ui.Rows{Columns: []string{"name", "subject", "role", "team", "kept in", "summary"}, Empty: "nothing is advertised"}
+func (a *app) listAdvertisements(found []client.Discovered, seen bool, empty string) error {
+	rows := ui.Rows{Columns: []string{"name", "subject", "role", "team", "kept in", "summary"}, Empty: empty}
 	if seen {
 		rows.Columns = []string{"name", "subject", "role", "last message", "msgs/min", "msgs/hour", "publishers", "readers", "conform"}
 		rows.Right = []bool{false, false, false, false, true, true, true, true, true}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -22,7 +23,8 @@ func (a *app) dlqCommand() *cobra.Command {
 		Short:   "Look at dead letters, send them again, drop them",
 		Long: `Dead letters are messages that a consumer has given up: delivered as often as it
 allows, or terminated by a client. A consumer with --dead-letters (see pubsub
-consumer create) stores them under a subject of its own.`,
+consumer create) stores them under a subject of its own. What an advertisement with
+"enforce: quarantine" has put aside is listed and sent again the same way.`,
 	}
 	cmd.AddCommand(a.dlqList(), a.dlqShow(), a.dlqRedrive(), a.dlqDrop())
 	return group(cmd)
@@ -42,7 +44,10 @@ type letter struct {
 	Reason   string    `json:"reason"`
 	Detail   string    `json:"detail,omitempty"`
 	Attempts int       `json:"attempts"`
-	Origin   struct {
+
+	Advertisement string `json:"advertisement,omitempty"` // that sent it to quarantine
+
+	Origin struct {
 		Topic    string    `json:"topic"`
 		Sequence uint64    `json:"sequence"`
 		Subject  string    `json:"subject"`
@@ -61,6 +66,7 @@ func letterOf(m *client.Message) (l letter, ok bool) {
 	l.Sequence, l.Subject, l.Reason, l.Detail, l.Size = m.Stored.Sequence, m.Subject, get("Reason"), get("Detail"), len(m.Payload)
 	l.At, _ = time.Parse(time.RFC3339Nano, get("At"))
 	l.Attempts, _ = strconv.Atoi(get("Attempts"))
+	l.Advertisement = get("Advertisement")
 	o := &l.Origin
 	o.Topic, o.Subject, o.Consumer = get("Stream"), get("Subject"), get("Consumer")
 	o.Sequence, _ = strconv.ParseUint(get("Sequence"), 10, 64)
@@ -90,6 +96,11 @@ func (c *chosen) add(cmd *cobra.Command, all string) *cobra.Command {
 // that the flags choose.
 func (a *app) letters(ctx context.Context, subject string, sequences []uint64, c *chosen, f func(*client.Message, letter) error) error {
 	topic, err := a.client.TopicOf(ctx, subject)
+	if errors.Is(err, client.ErrNotFound) { // it may be the name of a topic
+		if _, named := a.client.Topic(ctx, subject); named == nil {
+			topic, subject, err = subject, ">", nil
+		}
+	}
 	if err != nil {
 		return a.noTopicFor(ctx, err, subject)
 	}
@@ -121,8 +132,8 @@ func (a *app) letters(ctx context.Context, subject string, sequences []uint64, c
 func (a *app) dlqList() *cobra.Command {
 	var c chosen
 	cmd := &cobra.Command{
-		Use: "ls [SUBJECT]", Aliases: []string{"list"}, Short: "List dead letters, or the consumers that have some", Args: args(0, 1, "[SUBJECT]"),
-		Long:    "List the dead letters under SUBJECT; without it, the consumers that name a subject\nfor dead letters, with what they moved since their leader leads.",
+		Use: "ls [SUBJECT]", Aliases: []string{"list"}, Short: "List dead letters, or where there are some", Args: args(0, 1, "[SUBJECT]"), ValidArgsFunction: a.completeDead,
+		Long:    "List the dead letters under SUBJECT, or in the topic of that name; without it, the\nconsumers that name a subject for dead letters, with what they moved since their\nleader leads, and the advertisements that have put something in quarantine.",
 		Example: "  pubsub dlq ls\n  pubsub dlq ls dead.orders --reason terminated",
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -136,9 +147,12 @@ func (a *app) dlqList() *cobra.Command {
 		var items []any
 		err := a.letters(cmd.Context(), args[0], nil, &c, func(_ *client.Message, l letter) error {
 			items = append(items, l)
+			from, attempts := fmt.Sprintf("%s/%d", l.Origin.Topic, l.Origin.Sequence), fmt.Sprint(l.Attempts)
+			if l.Origin.Topic == "" { // it was in none
+				from, attempts = "advertisement "+l.Advertisement, "–"
+			}
 			rows.Cells = append(rows.Cells, []string{
-				fmt.Sprint(l.Sequence), ui.Since(l.At, a.env.Now()), l.Reason, fmt.Sprint(l.Attempts),
-				fmt.Sprintf("%s/%d", l.Origin.Topic, l.Origin.Sequence), l.Origin.Subject, l.Origin.Consumer, l.Detail,
+				fmt.Sprint(l.Sequence), ui.Since(l.At, a.env.Now()), l.Reason, attempts, from, l.Origin.Subject, l.Origin.Consumer, l.Detail,
 			})
 			return nil
 		})
@@ -156,7 +170,7 @@ func (a *app) dlqConsumers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	rows := ui.Rows{Columns: []string{"topic", "consumer", "dead letters go to", "stored there", "since the leader leads"}, Right: []bool{false, false, false, true}, Empty: "no consumer names a subject for dead letters"}
+	rows := ui.Rows{Columns: []string{"topic", "consumer", "dead letters go to", "stored there", "since the leader leads"}, Right: []bool{false, false, false, true}, Empty: "no consumer names a subject for dead letters, and nothing is in quarantine"}
 	var items []any
 	for _, topic := range names {
 		all, err := a.client.Consumers(ctx, topic)
@@ -179,15 +193,53 @@ func (a *app) dlqConsumers(ctx context.Context) error {
 				state = json.RawMessage(text)
 			}
 			items = append(items, map[string]any{"topic": topic, "consumer": i.Name, "subject": to, "state": state})
-			rows.Cells = append(rows.Cells, []string{topic, i.Name, to, stored, or(i.Config.Metadata["_herald.dlq"], "–")})
+			rows.Cells = append(rows.Cells, []string{topic, i.Name, to, stored, or(deadCounts(i.Config.Metadata["_herald.dlq"]), "–")})
 		}
+	}
+	quarantined, err := a.quarantines(ctx)
+	if err != nil {
+		return err
+	}
+	for _, q := range quarantined {
+		items = append(items, map[string]any{"advertisement": q.advertisement, "topic": q.topic, "subject": q.subject})
+		rows.Cells = append(rows.Cells, []string{"–", "advertisement " + q.advertisement, q.subject, ui.Count(q.messages), "–"})
 	}
 	return a.ui.List(items, rows)
 }
 
+// deadCounts shows what an info says of dead letters, "" when it says nothing.
+func deadCounts(state string) string {
+	var n struct{ Moved, Waiting, Failed uint64 }
+	if json.Unmarshal([]byte(state), &n) != nil {
+		return ""
+	}
+	return fmt.Sprintf("%s moved, %s waiting, %s failed", ui.Count(n.Moved), ui.Count(n.Waiting), ui.Count(n.Failed))
+}
+
+// A quarantine is where messages are that were not as an advertisement says.
+type quarantine struct {
+	advertisement, topic, subject string
+	messages                      uint64
+}
+
+// quarantineRoot is what the subjects in quarantine begin with; docs/advertise.md.
+const quarantineRoot = "$HERALD.QUARANTINE."
+
+func (a *app) quarantines(ctx context.Context) (out []quarantine, err error) {
+	all, err := a.client.Topics(ctx)
+	for _, t := range all {
+		if len(t.Config.Subjects) != 1 || !strings.HasPrefix(t.Config.Subjects[0], quarantineRoot) {
+			continue
+		}
+		out = append(out, quarantine{t.Config.Metadata["herald.advertisement"], t.Config.Name, t.Config.Subjects[0], t.State.Msgs})
+	}
+	slices.SortFunc(out, func(x, y quarantine) int { return strings.Compare(x.subject, y.subject) })
+	return out, err
+}
+
 func (a *app) dlqShow() *cobra.Command {
 	return &cobra.Command{
-		Use: "show SUBJECT SEQUENCE...", Short: "Show dead letters whole", Args: args(2, -1, "SUBJECT SEQUENCE"),
+		Use: "show SUBJECT SEQUENCE...", ValidArgsFunction: a.completeDead, Short: "Show dead letters whole", Args: args(2, -1, "SUBJECT SEQUENCE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			sequences, err := sequencesOf(cmd, args[1:])
 			if err != nil {
@@ -233,7 +285,7 @@ func (a *app) dlqRedrive() *cobra.Command {
 	var c chosen
 	var to string
 	cmd := &cobra.Command{
-		Use: "redrive SUBJECT [SEQUENCE...]", Short: "Publish dead letters again where they came from, and remove them", Args: args(1, -1, "SUBJECT [SEQUENCE]"),
+		Use: "redrive SUBJECT [SEQUENCE...]", ValidArgsFunction: a.completeDead, Short: "Publish dead letters again where they came from, and remove them", Args: args(1, -1, "SUBJECT [SEQUENCE]"),
 		Long: `Store each dead letter again under the subject it had, in the topic it came from,
 and then remove it. Every consumer of that topic gets it, not only the one that gave
 it up. Its message id is made of the dead letter's place, so that what was stored
@@ -248,14 +300,18 @@ before an interruption is not stored twice (within the topic's duplicate window)
 		if _, err := a.connect(cmd); err != nil {
 			return err
 		}
-		n := 0
+		n, back := 0, 0
 		err = a.letters(cmd.Context(), args[0], sequences, &c, func(m *client.Message, l letter) error {
 			n++
 			if a.dryRun {
 				a.ui.Note("dry run: would store %d again as %s in topic %s", l.Sequence, or(to, l.Origin.Subject), l.Origin.Topic)
 				return nil
 			}
-			return a.redrive(cmd.Context(), m, l, to)
+			again, err := a.redrive(cmd.Context(), m, l, to)
+			if again {
+				back++
+			}
+			return err
 		})
 		if err != nil {
 			if n > 0 {
@@ -266,14 +322,18 @@ before an interruption is not stored twice (within the topic's duplicate window)
 		if !a.dryRun {
 			a.ui.Note("sent %s again", plural(n, "dead letter"))
 		}
+		if back > 0 {
+			return &problem{code: exitRefused, what: fmt.Sprintf("%s went back to quarantine: what was wrong is wrong still", ui.Count(back)+" of them"), next: "pubsub dlq ls " + args[0], err: client.ErrRefused}
+		}
 		return nil
 	}
 	cmd.Flags().StringVar(&to, "to", "", "store them under this subject instead")
 	return a.changes(c.add(cmd, "all of them"))
 }
 
-// redrive stores a dead letter again and then removes it.
-func (a *app) redrive(ctx context.Context, m *client.Message, l letter, to string) error {
+// redrive stores a dead letter again and then removes it. back is true when it came where it
+// was: its schema is still not met.
+func (a *app) redrive(ctx context.Context, m *client.Message, l letter, to string) (back bool, err error) {
 	header := client.Header{}
 	for name, values := range m.Header {
 		if was, ok := strings.CutPrefix(name, deadWas); ok && was == "Nats-TTL" {
@@ -291,20 +351,21 @@ func (a *app) redrive(ctx context.Context, m *client.Message, l letter, to strin
 	} else if l.Origin.Topic != "" { // what an advertisement sent to quarantine was in none
 		options = append(options, client.ExpectTopic(l.Origin.Topic))
 	}
-	if _, err := a.client.PublishDurable(ctx, subject, m.Payload, options...); err != nil {
-		return a.storeProblem(ctx, err, subject)
+	receipt, err := a.client.PublishDurable(ctx, subject, m.Payload, options...)
+	if err != nil {
+		return false, a.storeProblem(ctx, err, subject)
 	}
-	err := a.client.DeleteMessage(ctx, m.Stored.Topic, l.Sequence)
+	err = a.client.DeleteMessage(ctx, m.Stored.Topic, l.Sequence)
 	if errors.Is(err, client.ErrNotFound) {
-		return nil // somebody else did the same
+		err = nil // somebody else did the same
 	}
-	return err
+	return receipt.Topic == m.Stored.Topic, err
 }
 
 func (a *app) dlqDrop() *cobra.Command {
 	var c chosen
 	cmd := &cobra.Command{
-		Use: "drop SUBJECT [SEQUENCE...]", Aliases: []string{"rm"}, Short: "Remove dead letters for good", Args: args(1, -1, "SUBJECT [SEQUENCE]"),
+		Use: "drop SUBJECT [SEQUENCE...]", ValidArgsFunction: a.completeDead, Aliases: []string{"rm"}, Short: "Remove dead letters for good", Args: args(1, -1, "SUBJECT [SEQUENCE]"),
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		sequences, err := c.which(cmd, args[1:])
@@ -341,4 +402,31 @@ func (a *app) dlqDrop() *cobra.Command {
 		return nil
 	}
 	return a.destroys(c.add(cmd, "all of them"))
+}
+
+// completeDead knows where dead letters are kept.
+func (a *app) completeDead(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return a.ask(cmd, "dead letters", func(ctx context.Context, c *client.Client) ([]string, error) {
+		topics, err := c.Topics(ctx)
+		var out []string
+		for _, t := range topics {
+			if len(t.Config.Subjects) == 1 && strings.HasPrefix(t.Config.Subjects[0], quarantineRoot) {
+				out = append(out, t.Config.Name)
+			}
+			consumers, err := c.Consumers(ctx, t.Config.Name)
+			if err != nil {
+				return nil, err
+			}
+			for _, i := range consumers {
+				if to := i.Config.Metadata["herald.dlq.subject"]; to != "" {
+					out = append(out, to)
+				}
+			}
+		}
+		slices.Sort(out)
+		return slices.Compact(out), err
+	})
 }

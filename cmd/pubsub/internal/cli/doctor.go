@@ -126,7 +126,7 @@ func examineClocks(nodes []nodeAnswer, asked time.Time) finding {
 			worst, where = off, n.Server.Name
 		}
 	}
-	f := finding{Check: "clock", Verdict: verdictOK, Found: fmt.Sprintf("%s agree with this machine", plural(len(nodes), "node"))}
+	f := finding{Check: "clock", Verdict: verdictOK, Found: fmt.Sprintf("%s within 500 ms of this machine", plural(len(nodes), "node"))}
 	if worst.Abs() > time.Millisecond {
 		f.Found = fmt.Sprintf("%s is %v off this machine", where, worst.Round(time.Millisecond))
 	}

@@ -80,7 +80,7 @@ var adviceOf = map[int]advice{
 	20018: {"the account puts more advertisements in a second than are taken", "wait a second and try again"},
 	20019: {"only the user that put it may change it", "pubsub discover NAME says whose it is"},
 	20030: {"the subject is advertised as exclusive, and you hold no advertisement of it", "pubsub discover --subject SUBJECT says who does"},
-	20031: {"the schema of an advertisement is enforced on the subject", "pubsub advertise sample tries a message on it and says what is wrong"},
+	20031: {"the schema of an advertisement is enforced on the subject", "pubsub advertise check NAME tries stored messages on the schema and says what is wrong with each"},
 }
 
 // advise returns why an error comes and what to do: its own advice, or its kind's.
@@ -125,7 +125,7 @@ exit code is 3 for a code that no broker of this version gives.`,
 		return codes, cobra.ShellCompDirectiveNoFileComp
 	}
 	cmd.RunE = func(cmd *cobra.Command, in []string) error {
-		code, err := strconv.Atoi(in[0])
+		code, err := strconv.Atoi(strings.TrimPrefix(strings.ToUpper(in[0]), "E"))
 		if err != nil {
 			return usage(cmd, "an error code is a number such as 10148, not %q", in[0])
 		}
@@ -134,7 +134,7 @@ exit code is 3 for a code that no broker of this version gives.`,
 		for _, m := range meanings() {
 			if m.Code == code {
 				found = append(found, m)
-				rows.Cells = append(rows.Cells, []string{in[0], strconv.Itoa(m.Status), m.What, m.Why, m.Do})
+				rows.Cells = append(rows.Cells, []string{strconv.Itoa(m.Code), strconv.Itoa(m.Status), m.What, m.Why, m.Do})
 			}
 		}
 		if len(found) == 0 {

@@ -131,7 +131,7 @@ func (a *app) importCommand() *cobra.Command {
 number of messages and the checksum are compared before the topic is there: of an
 export that is cut off or was changed nothing is made. A topic that exists is refused;
 "pubsub pub --durable -i ndjson" adds the messages of an export to it, as new ones.`,
-		Example: "  pubsub import -f orders.ndjson\n  pubsub import -f orders.ndjson --as orders2",
+		Example: "  pubsub import -f orders.ndjson\n  pubsub import -f orders.ndjson --as orders2 --subjects 'old.>'",
 	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		in := a.env.In
@@ -147,6 +147,7 @@ export that is cut off or was changed nothing is made. A topic that exists is re
 	}
 	cmd.Flags().StringVarP(&path, "file", "f", "-", "file to read; - is standard input")
 	cmd.Flags().StringVar(&change.Name, "as", "", "another name, for an export of one topic")
+	cmd.Flags().StringSliceVar(&change.Subjects, "subjects", nil, "what the one topic captures from now on (default: as it did); what it holds keeps its subjects")
 	cmd.Flags().IntVar(&change.Replicas, "replicas", 0, "copies in the cluster (default: as it had)")
 	cmd.Flags().BoolVar(&ifNot, "if-not-exists", false, "leave topics that exist as they are")
 	return a.changes(cmd)
@@ -170,8 +171,8 @@ func (a *app) importAll(cmd *cobra.Command, s *vault.Source, change vault.Change
 		if err != nil {
 			return a.vaultProblem(cmd, err, "", "")
 		}
-		if change.Name != "" && len(list) > 0 {
-			return usage(cmd, "--as is for an export of one topic")
+		if (change.Name != "" || len(change.Subjects) > 0) && len(list) > 0 {
+			return usage(cmd, "--as and --subjects are for an export of one topic")
 		}
 		line := savedTopic{Topic: or(change.Name, name)}
 		if line.Messages, line.Status, err = a.importTopic(cmd, b, s, h, line.Topic, change, ifNot, slices.Contains(there, line.Topic)); err != nil {

@@ -12,16 +12,18 @@ import (
 // hintPatience is how long a hint may take: it is only a courtesy.
 const hintPatience = 300 * time.Millisecond
 
-// hintSubject is what is asked for a hint: not to be allowed to is no failure of the
-// command.
-const hintSubject = `"$HERALD.ADV.LIST"`
+// What is asked for a courtesy: not to be allowed to is no failure of the command.
+const (
+	hintSubject     = "$HERALD.ADV.LIST"
+	servicesSubject = "$SRV.INFO"
+)
 
 // nearest asks who is there for a subject; nil when notes aren't wanted, or nobody tells.
 func (a *app) nearest(ctx context.Context, subject string) *client.Nearest {
 	if a.ui.Quiet {
 		return nil
 	}
-	a.hinted = true
+	a.courtesies = append(a.courtesies, hintSubject)
 	ctx, cancel := context.WithTimeout(ctx, hintPatience)
 	defer cancel()
 	n, err := a.client.Nearest(ctx, subject)

@@ -102,7 +102,7 @@ func TestRedrivingAgainStoresOnce(t *testing.T) {
 	l, _ := letterOf(m)
 	a := &app{env: Env{Now: time.Now}, client: c}
 	for range 2 {
-		if err := a.redrive(t.Context(), m, l, ""); err != nil {
+		if _, err := a.redrive(t.Context(), m, l, ""); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -3,9 +3,12 @@ package cli
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/spf13/cobra"
 
 	"github.com/heraldmq/herald/client"
 )
@@ -63,6 +66,30 @@ func parseSize(s string) (int64, error) {
 		return 0, fmt.Errorf("%q is not a size (like 512, 64KiB, 10GB)", s)
 	}
 	return int64(f * float64(factor)), nil
+}
+
+// takesPlace marks commands with a place as an argument: -10 is one there, not a flag.
+const takesPlace = "place"
+
+// placesAsArguments puts what looks like a place but would be taken for flags behind "--",
+// for the commands that take one as their last argument.
+func placesAsArguments(root *cobra.Command, in []string) []string {
+	cmd, _, err := root.Find(in)
+	if err != nil || cmd.Annotations[takesPlace] == "" || slices.Contains(in, "--") {
+		return in
+	}
+	var out, places []string
+	for _, arg := range in {
+		if len(arg) > 1 && arg[0] == '-' && arg[1] >= '0' && arg[1] <= '9' {
+			places = append(places, arg)
+			continue
+		}
+		out = append(out, arg)
+	}
+	if len(places) == 0 {
+		return in
+	}
+	return append(append(out, "--"), places...)
 }
 
 // parseTime reads a moment: a date, a date and time, or a duration ago, the

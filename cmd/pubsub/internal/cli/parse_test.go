@@ -49,8 +49,8 @@ func TestTimes(t *testing.T) {
 }
 
 func TestSuggestions(t *testing.T) {
-	known := []string{"pub", "sub", "topic", "discover", "--durable"}
-	for in, want := range map[string]string{"pbu": "pub", "topci": "topic", "disc": "discover", "--durabel": "--durable", "zzzz": "", "pub": "", "x": ""} {
+	known := []string{"pub", "sub", "topic", "discover", "--durable", "ORD", "--creds"}
+	for in, want := range map[string]string{"pbu": "pub", "topci": "topic", "disc": "discover", "--durabel": "--durable", "zzzz": "", "pub": "", "x": "", "nope": "", "--yes": "", "sud": "sub"} {
 		got := suggestion(in, known)
 		if want == "" && got != "" || want != "" && got != ` (did you mean "`+want+`"?)` {
 			t.Errorf("%s: %q", in, got)

@@ -121,9 +121,9 @@ func connectProblem(err error, r profile.Resolved) error {
 	p := explain(err)
 	switch {
 	case errors.Is(err, client.ErrRefused):
-		return &problem{code: exitRefused, what: fmt.Sprintf("the broker at %s%s refused the connection: %s", r.URL, from, cause(err)), next: "pubsub context show --explain", err: err}
+		return &problem{code: exitRefused, what: fmt.Sprintf("the broker at %s%s refused the connection: %s", profile.Masked(r.URL), from, cause(err)), next: "pubsub context show --explain", err: err}
 	case errors.Is(err, client.ErrUnavailable) || errors.Is(err, client.ErrTimeout) || p.code == exitError:
-		return &problem{code: exitUnhealthy, what: fmt.Sprintf("no broker at %s%s: %s", r.URL, from, cause(err)), next: "brokerd, or --server URL", err: err}
+		return &problem{code: exitUnhealthy, what: fmt.Sprintf("no broker at %s%s: %s", profile.Masked(r.URL), from, cause(err)), next: "brokerd, or --server URL", err: err}
 	}
 	return p
 }
@@ -197,11 +197,13 @@ func or(s, other string) string {
 
 // suggestion is ` (did you mean "x"?)` or nothing.
 func suggestion(got string, known []string) string {
-	best, least := "", 3
-	if len([]rune(got)) < 4 {
-		least = 2
+	best, least := "", 2 // edits, of one that would be too many
+	switch letters := len([]rune(strings.TrimLeft(got, "-"))); {
+	case letters > 7:
+		least = 4
+	case letters > 4:
+		least = 3
 	}
-	least++
 	for _, name := range known {
 		d := distance(strings.ToLower(got), strings.ToLower(name))
 		if strings.HasPrefix(name, got) && len(got) > 1 {

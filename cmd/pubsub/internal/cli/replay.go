@@ -180,7 +180,11 @@ func (a *app) replay(cmd *cobra.Command, topic string, f replayFlags) error {
 	if flushed := c.Flush(cmd.Context()); err == nil {
 		err = flushed
 	}
-	a.ui.Note("sent %s, %s of them stored", plural(r.sent, "message"), ui.Count(r.w.stored))
+	text := fmt.Sprintf("sent %s, %s of them stored", plural(r.sent, "message"), ui.Count(r.w.stored-r.w.doubled))
+	if r.w.doubled > 0 {
+		text += fmt.Sprintf(", %s stored already", ui.Count(r.w.doubled))
+	}
+	a.ui.Note("%s", text)
 	return err
 }
 
@@ -212,6 +216,9 @@ func (a *app) replayScan(cmd *cobra.Command, topic string, f replayFlags) (s cli
 		last, err := a.sequenceOf(ctx, topic, to)
 		if err != nil {
 			return s, until, err
+		}
+		if last < first && first <= info.State.LastSeq {
+			return s, until, usage(cmd, "it ends, at %d, before it begins, at %d", last, first)
 		}
 		s.Until = min(s.Until, last)
 	}
@@ -404,7 +411,8 @@ all who read it. It keeps its name and settings; what was delivered and not yet
 acknowledged is forgotten, and comes again if it lies behind PLACE.
 
 A place is: ` + placeHelp + `.`,
-		Example: "  pubsub consumer seek orders billing @1h\n  pubsub consumer seek orders billing -- -100",
+		Example:     "  pubsub consumer seek orders billing @1h\n  pubsub consumer seek orders billing -100",
+		Annotations: map[string]string{takesPlace: "true"},
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		p, err := parsePlace(args[2], a.env.Now())

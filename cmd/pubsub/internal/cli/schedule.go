@@ -269,6 +269,7 @@ func (a *app) schedules(ctx context.Context, topic, under string) (out []schedul
 }
 
 func (a *app) scheduleRemove() *cobra.Command {
+	var ifExists bool
 	cmd := &cobra.Command{
 		Use: "rm NAME...", Aliases: []string{"cancel", "delete"}, Short: "Remove schedules", Args: args(1, -1, "NAME"),
 		Long: "Remove schedules by the names that pubsub schedule ls shows.",
@@ -284,14 +285,15 @@ func (a *app) scheduleRemove() *cobra.Command {
 			}
 			missing := &problem{code: exitNotFound, what: fmt.Sprintf("there is no schedule %s", name), next: "pubsub schedule ls", err: client.ErrNotFound}
 			topic, err := c.TopicOf(cmd.Context(), name)
-			if errors.Is(err, client.ErrNotFound) {
-				return missing
+			var m *client.Message
+			if err == nil {
+				m, err = c.LastMessage(cmd.Context(), topic, name)
 			}
-			if err != nil {
-				return err
-			}
-			m, err := c.LastMessage(cmd.Context(), topic, name)
 			if errors.Is(err, client.ErrNotFound) || err == nil && m.Header.Get("Nats-Schedule") == "" {
+				if ifExists {
+					a.ui.Note("there is no schedule %s", name)
+					continue
+				}
 				return missing
 			}
 			if err != nil {
@@ -308,5 +310,6 @@ func (a *app) scheduleRemove() *cobra.Command {
 		}
 		return nil
 	}
+	cmd.Flags().BoolVar(&ifExists, "if-exists", false, "succeed when there is none")
 	return a.changes(cmd)
 }

@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -258,13 +259,25 @@ func (s Store) Resolve(flags map[string]string, contextFlag string, getenv func(
 			continue
 		}
 		*f.at(&r.Settings) = value
-		shown := value
+		shown := Masked(value)
 		if f.Secret {
 			shown = "********"
 		}
 		r.Sources = append(r.Sources, Source{f.Name, shown, from})
 	}
 	return r, nil
+}
+
+var secretInURL = regexp.MustCompile(`(://)(?:([^/@,:]*):)?[^/@,]*@`)
+
+// Masked is a list of URLs as it may be shown: without passwords and tokens.
+func Masked(urls string) string {
+	return secretInURL.ReplaceAllStringFunc(urls, func(s string) string {
+		if user := secretInURL.FindStringSubmatch(s)[2]; user != "" {
+			return "://" + user + ":********@"
+		}
+		return "://********@"
+	})
 }
 
 func validName(name string) error {

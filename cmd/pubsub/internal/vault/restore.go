@@ -77,8 +77,9 @@ func (t *Topic) each(dir string, f func(*backup.Entry) error) error {
 
 // Change is how a restored topic differs from what it was.
 type Change struct {
-	Name     string // "" as it was
-	Replicas int    // 0 as they were
+	Name     string   // "" as it was
+	Replicas int      // 0 as they were
+	Subjects []string // what it captures; nil as it was. What it holds already stays
 }
 
 // Restore makes a topic of a backup anew. When it fails, or the broker or this process
@@ -119,7 +120,7 @@ func (t *Topic) send(dir string, out *backup.Writer, progress func(uint64)) erro
 
 // changed applies a change to a config.
 func changed(config json.RawMessage, name string, change Change) (json.RawMessage, string, error) {
-	if change == (Change{}) {
+	if change.Name == "" && change.Replicas == 0 && len(change.Subjects) == 0 {
 		return config, name, nil
 	}
 	var all map[string]json.RawMessage
@@ -135,6 +136,11 @@ func changed(config json.RawMessage, name string, change Change) (json.RawMessag
 	}
 	if change.Replicas > 0 {
 		if all["num_replicas"], err = json.Marshal(change.Replicas); err != nil {
+			return nil, "", err
+		}
+	}
+	if len(change.Subjects) > 0 {
+		if all["subjects"], err = json.Marshal(change.Subjects); err != nil {
 			return nil, "", err
 		}
 	}

@@ -183,6 +183,8 @@ type world struct {
 	refuse   error
 	submits  int
 	queue    chan func()
+	halt     chan struct{} // the log stands still until it is closed
+	lost     error         // what isn't applied yet is not going to be
 }
 
 func newWorld(t *testing.T) *world {
@@ -224,6 +226,17 @@ func (w *world) Submit(kind topics.RecordKind, body []byte, done func(any, error
 	refuse := w.refuse
 	w.mu.Unlock()
 	w.queue <- func() {
+		w.mu.Lock()
+		halt := w.halt
+		w.mu.Unlock()
+		if halt != nil {
+			<-halt
+		}
+		w.mu.Lock()
+		if refuse == nil {
+			refuse = w.lost
+		}
+		w.mu.Unlock()
 		if refuse != nil {
 			done(nil, refuse)
 			return

@@ -107,6 +107,11 @@ type reader struct {
 	failed     bool         // a proposal failed: the live copy is void
 	pausedTill topics.Nanos // after a failure, and at the beginning
 	acksWanted []string     // replies to acknowledgements not yet proposed
+
+	// What a consumer with a key sends once it is written; see hold.
+	unsent   []item // not yet proposed
+	sendable []item // written, to be sent
+	holding  int    // both, and what is proposed
 }
 
 // notice is something to send that isn't a message of the topic.
@@ -245,8 +250,9 @@ func (r *reader) say(to string, header []byte) {
 // dropped: a client that floods a consumer with bad requests gets no more answers.
 const outboxMost = 16384
 
-// recorded is told what became of a record. It runs on the proposer's goroutine.
-func (r *reader) recorded(result any, err error, answer []string) {
+// recorded is told what became of a record, for those who wait for it. It runs on the
+// proposer's goroutine.
+func (r *reader) recorded(result any, err error, answer []string, held []item) {
 	r.mu.Lock()
 	r.inFlight--
 	_, gone := result.(*topics.Fault)
@@ -261,11 +267,15 @@ func (r *reader) recorded(result any, err error, answer []string) {
 	case !gone:
 		r.answer(answer)
 	}
+	r.release(held, err == nil && !gone && !r.failed)
 	if r.held && r.inFlight <= inFlightMost/2 {
 		r.held = false
 		r.e.recorder.add(r, r.e.o.Now())
 	}
-	wake := len(r.outbox) > 0 || r.failed && r.inFlight == 0
+	if r.inFlight == 0 && len(r.unsent) > 0 {
+		r.e.recorder.add(r, r.e.o.Now())
+	}
+	wake := len(r.outbox) > 0 || len(r.sendable) > 0 || r.failed && r.inFlight == 0
 	r.mu.Unlock()
 	if wake {
 		r.wake()
@@ -340,6 +350,8 @@ func (r *reader) reload() {
 	}
 	r.mu.Lock()
 	r.acksWanted = nil
+	r.release(r.unsent, false)
+	r.unsent = nil
 	r.failed = false
 	r.adopt(c)
 	r.mu.Unlock()

@@ -111,7 +111,8 @@ func (c *recorder) flush() {
 }
 
 // record proposes one reader's journal. Those who want an answer to their
-// acknowledgement get it when the last of the records has been applied.
+// acknowledgement get it when the last of the records has been applied; then what was
+// held until then is sent, too.
 func (c *recorder) record(r *reader) {
 	r.mu.Lock()
 	r.recordAt = 0
@@ -125,12 +126,16 @@ func (c *recorder) record(r *reader) {
 		return
 	}
 	records := r.c.Records(c.records[:0])
-	waiters := r.acksWanted
-	r.acksWanted = nil
+	waiters, held := r.acksWanted, r.unsent
+	r.acksWanted, r.unsent = nil, nil
 	if len(records) == 0 {
 		r.answer(waiters)
+		if r.inFlight > 0 {
+			r.unsent, held = held, nil // statuses, which stay behind messages that are on their way
+		}
+		r.release(held, true)
 		r.mu.Unlock()
-		if len(waiters) > 0 {
+		if len(waiters)+len(held) > 0 {
 			r.wake() // nothing comes back that would have them sent
 		}
 		return
@@ -142,10 +147,11 @@ func (c *recorder) record(r *reader) {
 		body := topics.AppendConsumerRecord(make([]byte, 0, topics.ConsumerRecordHeader+len(rec.Body)), r.topic.id, id)
 		body = append(body, rec.Body...)
 		var answer []string
+		var send []item
 		if i == len(records)-1 {
-			answer = waiters
+			answer, send = waiters, held
 		}
-		c.e.o.Proposer.Submit(rec.Kind, body, func(result any, err error) { r.recorded(result, err, answer) })
+		c.e.o.Proposer.Submit(rec.Kind, body, func(result any, err error) { r.recorded(result, err, answer, send) })
 	}
 	clear(records)
 	c.records = records[:0]

@@ -53,6 +53,7 @@ type item struct {
 	delivery consumer.Delivery
 	to       string
 	pin      string
+	until    topics.Nanos // when it is too late to send it; of what was held
 }
 
 // unheard is a delivery that nobody was there for.
@@ -115,6 +116,9 @@ func (r *reader) work(w *worker) (more bool) {
 	}
 	r.flushOutbox(b)
 	r.arrange(now)
+	if r.order.Load() != nil || r.holding > 0 {
+		r.hold(b, now)
+	}
 	stall := r.cfg.IsPush() && !r.push.flow || r.demand(demandLarge) == demandLarge
 	headersOnly := r.cfg.HeadersOnly
 	r.mu.Unlock()
@@ -164,7 +168,7 @@ const deleteRetry = topics.Nanos(10 * time.Second)
 // plan decides what to read.
 func (r *reader) plan(b *batch, now topics.Nanos) {
 	b.consumer = r.c
-	if r.c.Paused(now) || r.pausedTill > now || r.failed || r.blind() {
+	if r.c.Paused(now) || r.pausedTill > now || r.failed || r.holding >= heldMost || r.blind() {
 		return
 	}
 	if r.cfg.IsPush() {
@@ -572,6 +576,7 @@ func (r *reader) finish(w *worker, status []byte) {
 	r.mu.Lock()
 	first := !r.over
 	r.over = true
+	r.sendWritten(b, r.e.o.Now())
 	r.endRequests(status)
 	r.flushOutbox(b)
 	unwatch := r.push.unwatch

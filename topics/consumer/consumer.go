@@ -219,6 +219,15 @@ func (c *Consumer) PendingAt(seq topics.Sequence) (at topics.Nanos, attempts uin
 	return e.at, e.attempts, true
 }
 
+// DueAt returns when a pending message is due to be delivered again.
+func (c *Consumer) DueAt(seq topics.Sequence) (due topics.Nanos, ok bool) {
+	e := c.pending.find(seq)
+	if e == nil {
+		return 0, false
+	}
+	return e.due, true
+}
+
 // PausedUntil returns until when nothing is delivered; 0 when not paused.
 func (c *Consumer) PausedUntil() topics.Nanos { return c.rules.pausedUntil }
 

@@ -313,7 +313,7 @@ const metadataKey = "herald.advertisement"
 func (s *Service) makeTopic(ctx context.Context, r request, a *catalogue.Advertisement) error {
 	d := a.Durable
 	cfg := topicConfig(d.Topic, a.Pattern)
-	cfg.Description, cfg.Retention, cfg.Replicas, cfg.MaxAge = a.Summary, d.Retention, cmp.Or(d.Replicas, 1), time.Duration(d.MaxAge)
+	cfg.Description, cfg.Retention, cfg.Replicas, cfg.MaxAge = a.Summary, d.Retention, cmp.Or(d.Replicas, s.copies()), time.Duration(d.MaxAge)
 	cfg.Metadata = map[string]string{metadataKey: a.Name}
 	if d.MaxBytes > 0 {
 		cfg.MaxBytes = d.MaxBytes
@@ -328,6 +328,16 @@ func (s *Service) makeTopic(ctx context.Context, r request, a *catalogue.Adverti
 		return topics.NewFault(400, 20001, "advertisement is not valid: subject: what is kept must not begin with $, * or >")
 	}
 	return s.ensureTopic(ctx, r, a, cfg)
+}
+
+// copies is how many replicas a topic gets when nobody says otherwise: as many as let what
+// is kept outlive a node, where there are that many nodes.
+func (s *Service) copies() int {
+	const most = 3
+	if s.o.Peers == nil || len(s.o.Peers.Nodes()) < most {
+		return 1
+	}
+	return most
 }
 
 func topicConfig(name, pattern string) topics.Config {
@@ -348,10 +358,10 @@ const (
 func (s *Service) makeQuarantine(ctx context.Context, r request, a *catalogue.Advertisement) error {
 	cfg := topicConfig(a.QuarantineTopic(), a.QuarantinePattern())
 	cfg.Description = "What was not as advertisement " + a.Name + " says"
-	cfg.MaxAge, cfg.MaxBytes = quarantineAge, quarantineBytes
+	cfg.MaxAge, cfg.MaxBytes, cfg.Replicas = quarantineAge, quarantineBytes, s.copies()
 	cfg.Metadata = map[string]string{metadataKey: a.Name}
 	if a.Durable != nil {
-		cfg.Replicas = max(a.Durable.Replicas, 1)
+		cfg.Replicas = cmp.Or(a.Durable.Replicas, cfg.Replicas)
 	}
 	return s.ensureTopic(ctx, r, a, cfg)
 }

@@ -7,6 +7,8 @@ import (
 	"maps"
 	"strings"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/heraldmq/herald/client"
 	"github.com/heraldmq/herald/cmd/pubsub/internal/record"
 	"github.com/heraldmq/herald/cmd/pubsub/internal/ui"
@@ -150,13 +152,35 @@ func (w *writer) ensure(ctx context.Context, subject string) error {
 	if w.flags.topic != "" {
 		name = w.flags.topic
 	}
-	info, err := w.c.CreateTopic(ctx, client.TopicConfig{Name: name, Subjects: []string{pattern}})
+	info, err := createTopic(ctx, w.c, client.TopicConfig{Name: name, Subjects: []string{pattern}})
 	if err != nil {
 		return fmt.Errorf("create the topic of %q (or use --no-create): %w", subject, err)
 	}
 	w.a.ui.Note("created topic %s: %s", name, describe(info.Config))
 	w.known[subject] = true
 	return nil
+}
+
+// copies is how many replicas a topic gets in a cluster that is large enough, when nobody
+// says otherwise: what is stored outlives a node.
+const copies = 3
+
+// createTopic creates a topic, with the default number of replicas if none is given.
+func createTopic(ctx context.Context, c *client.Client, cfg client.TopicConfig) (*client.TopicInfo, error) {
+	if cfg.Replicas != 0 || cfg.Mirror != nil {
+		return c.CreateTopic(ctx, cfg)
+	}
+	cfg.Replicas = copies
+	info, err := c.CreateTopic(ctx, cfg)
+	var api *jetstream.APIError
+	if errors.As(err, &api) {
+		switch api.ErrorCode {
+		case 10074, 10005, 10023, 10058: // no cluster, too few nodes, or it is there with others
+			cfg.Replicas = 1
+			return c.CreateTopic(ctx, cfg)
+		}
+	}
+	return info, err
 }
 
 // topicFor is the topic that a durable publish creates: named after the first

@@ -135,7 +135,7 @@ func (a *app) schedulable(ctx context.Context, to string, f pubFlags) error {
 		name, pattern := topicFor(to)
 		cfg := client.TopicConfig{Name: or(f.topic, name), Subjects: []string{pattern}}
 		withSchedules(&cfg)
-		info, err := a.client.CreateTopic(ctx, cfg)
+		info, err := createTopic(ctx, a.client, cfg)
 		if err != nil {
 			return fmt.Errorf("create the topic of %q (or use --no-create): %w", to, err)
 		}

@@ -76,7 +76,24 @@ func (w *world) patient(args ...string) string {
 func TestBackupTopAndDoctorOnThreeNodes(t *testing.T) {
 	t.Parallel()
 	w, stop := three(t)
+	// What is stored outlives a node unless somebody says otherwise; what is there stays as it is.
 	w[0].patient("topic", "create", "orders", "--replicas", "3")
+	w[0].must("topic", "create", "orders")
+	w[0].must("topic", "create", "one", "--replicas", "1")
+	w[0].must("topic", "create", "one")
+	w[1].must("topic", "create", "made")
+	w[2].must("pub", "--durable", "implied.x", "1")
+	w[2].must("advertise", "put", "declared", "--subject", "declared.>", "--durable")
+	for topic, want := range map[string]int{"orders": 3, "one": 1, "made": 3, "implied": 3, "declared": 3} {
+		if got := w[1].must("topic", "info", topic, "--template", "{{.config.num_replicas}}"); strings.TrimSpace(got) != fmt.Sprint(want) {
+			t.Errorf("%s has %s replicas, want %d", topic, got, want)
+		}
+		if topic != "orders" {
+			w[1].must("topic", "rm", topic, "--yes")
+		}
+	}
+	w[1].must("advertise", "rm", "declared")
+
 	w[0].must("pub", "--durable", "orders.{{.Count}}", "{{.Count}}", "--expand", "--count", "200")
 	w[1].patient("consumer", "create", "orders", "worker")
 

@@ -197,7 +197,7 @@ func (a *app) topicCreate() *cobra.Command {
 				return err
 			}
 		}
-		info, err := c.CreateTopic(cmd.Context(), cfg)
+		info, err := createTopic(cmd.Context(), c, cfg)
 		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
 			return &problem{code: exitConflict, what: fmt.Sprintf("topic %q exists with other settings", cfg.Name), next: "pubsub topic edit " + cfg.Name + ", or --if-not-exists", err: err}
 		}

@@ -34,7 +34,7 @@ func (f *topicFlags) add(cmd *cobra.Command) {
 	fl.Int64Var(&f.maxPerSubject, "max-msgs-per-subject", -1, "limit of messages per subject")
 	fl.StringVar(&f.maxMsgSize, "max-msg-size", "", "largest message taken (1MiB)")
 	fl.StringVar(&f.dupes, "dupe-window", "", "how long a message id is remembered (2m)")
-	fl.IntVar(&f.replicas, "replicas", 1, "copies in the cluster")
+	fl.IntVar(&f.replicas, "replicas", 0, "copies in the cluster (3 where there are three nodes or more, else 1)")
 	fl.StringVar(&f.retention, "retention", "limits", "when messages go: limits, interest, workqueue")
 	fl.StringVar(&f.discard, "discard", "old", "what goes when full: old or new")
 	fl.StringVar(&f.storage, "storage", "file", "file or memory")

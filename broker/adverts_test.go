@@ -281,6 +281,22 @@ func TestWhatARegistrysSerializersWriteIsChecked(t *testing.T) {
 		}
 	}
 	a.refused("PUT", `{"name":"x","subject":"x","schema":{"format":"json-schema","framing":"confluent","inline":{}}}`, 20001)
+	// Who writes with an older schema is read as the advertised one says, when it is named.
+	older := `{"type":"record","name":"R","fields":[{"name":"old","type":"string"},{"name":"n","type":"int"}]}`
+	a.must("PUT", `{"name":"framed","subject":"framed.*","enforce":"reject","durable":{"topic":"FRAMED"},"lease":{"mode":"permanent"},
+		"schema":{"format":"avro","framing":"confluent","id":"7","writers":{"8":`+older+`},"inline":{"type":"record","name":"R","fields":[{"name":"n","type":"long"}]}}}`)
+	if _, err := js.Publish("framed.a", []byte("\x00\x00\x00\x00\x08\x02x\x06")); err != nil {
+		t.Errorf("a payload of id 8: %v", err)
+	}
+	if _, err := js.Publish("framed.a", []byte("\x00\x00\x00\x00\x09\x06")); err == nil || !strings.Contains(err.Error(), "id 9; known are 7, 8") {
+		t.Errorf("of an id that isn't named: %v", err)
+	}
+	if got := a.must("GET", `{"name":"framed"}`); !strings.Contains(fmt.Sprint(got), "writers:map[8:") {
+		t.Errorf("given back: %v", got)
+	}
+	for _, writers := range []string{`{"8":"string"}`, `[]`, `{"x":"int"}`} {
+		a.refused("PUT", `{"name":"y","subject":"y","schema":{"format":"avro","framing":"confluent","writers":`+writers+`,"inline":"int"}}`, 20001)
+	}
 }
 
 func TestExclusiveSubjectsAreForHolders(t *testing.T) {

@@ -71,6 +71,7 @@ type Schema struct {
 	Message string          `json:"message,omitempty"` // the payloads' message, of protobuf
 	Framing string          `json:"framing,omitempty"` // what payloads of Avro and Protobuf begin with: single-object, raw, confluent
 	ID      string          `json:"id,omitempty"`      // of the schema in a registry, with the framing confluent
+	Writers json.RawMessage `json:"writers,omitempty"` // of Avro: other schemas that payloads may have been written with; docs/schemas.md
 }
 
 // Text is an inline schema as its language wants it: the text of a JSON string, else the

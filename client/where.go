@@ -45,6 +45,9 @@ func (s *Schema) Codec() (string, error) {
 			m[name] = text
 		}
 	}
+	if len(s.Writers) > 0 {
+		m["writers"] = s.Writers
+	}
 	b, err := json.Marshal(m)
 	return string(b), err
 }

@@ -400,5 +400,7 @@ func (s *Service) ensureTopic(ctx context.Context, r request, a *catalogue.Adver
 
 // sourceOf is an advertised schema as it is compiled.
 func sourceOf(s *catalogue.Schema) schema.Source {
-	return schema.Source{Format: schema.Format(s.Format), Text: s.Text(), Message: s.Message, Framing: schema.Framing(s.Framing), ID: s.ID}
+	return schema.Source{
+		Format: schema.Format(s.Format), Text: s.Text(), Message: s.Message, Framing: schema.Framing(s.Framing), ID: s.ID, Writers: string(s.Writers),
+	}
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/heraldmq/herald/broker/front"
 	"github.com/heraldmq/herald/topics"
+	"github.com/heraldmq/herald/topics/catalogue"
 	"github.com/heraldmq/herald/topics/expr"
 	"github.com/heraldmq/herald/topics/filter"
 	"github.com/heraldmq/herald/topics/subject"
@@ -150,7 +151,7 @@ func decode(body []byte, into any) *topics.Fault {
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.DisallowUnknownFields()
 	if err := d.Decode(into); err != nil {
-		return bad("the request is not valid: %s", err)
+		return bad("the request is not valid: %s", catalogue.JSONProblem(err))
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return bad("the request is not valid: there is something behind the JSON object")

@@ -78,6 +78,7 @@ type Schema struct {
 	Message string          `json:"message,omitempty"` // the payloads' message, of protobuf
 	Framing string          `json:"framing,omitempty"` // what payloads begin with: single-object, raw, confluent
 	ID      string          `json:"id,omitempty"`      // of the schema in a registry, with the framing confluent
+	Writers json.RawMessage `json:"writers,omitempty"` // Avro: schemas that payloads may have been written with besides, a list or by id
 	Version string          `json:"version,omitempty"`
 	Compat  string          `json:"compat,omitempty"` // none, backward, forward, full
 }

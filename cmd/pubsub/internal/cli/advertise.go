@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -241,7 +242,8 @@ func (f *advertiseFlags) describe(ad *client.Advertisement) error {
 			return fmt.Errorf("--schema: %w", err)
 		}
 		if ad.Schema != nil {
-			s.Version, s.Compat, s.Message, s.Framing, s.ID = ad.Schema.Version, ad.Schema.Compat, ad.Schema.Message, ad.Schema.Framing, ad.Schema.ID
+			s.Version, s.Compat, s.Message = ad.Schema.Version, ad.Schema.Compat, cmp.Or(s.Message, ad.Schema.Message)
+			s.Framing, s.ID, s.Writers = ad.Schema.Framing, ad.Schema.ID, ad.Schema.Writers
 		}
 		ad.Schema = s
 	}

@@ -15,7 +15,7 @@ import (
 )
 
 const codecHelp = `how payloads are read: json, @FILE.avsc, @FILE.proto or @FILE.proto#MESSAGE,
-an object like {"avro": …}`
+an object like {"avro": …}, or @FILE with one (which may have framing, id and writers)`
 
 // codecOf is the codec that a flag says: "" for JSON.
 func codecOf(text string) (string, error) {
@@ -32,7 +32,14 @@ func codecOf(text string) (string, error) {
 		return "", err
 	}
 	src := schema.Source{Format: schema.Avro, Text: string(b)}
-	if !json.Valid(b) {
+	var whole map[string]json.RawMessage
+	_ = json.Unmarshal(b, &whole) // a schema in Avro that is no object has neither
+	switch {
+	case whole["avro"] != nil || whole["protobuf"] != nil: // a codec, not a schema
+		if src, err = schema.ParseCodec(string(b)); err != nil {
+			return "", fmt.Errorf("%s: %w", path, err)
+		}
+	case !json.Valid(b):
 		src = schema.Source{Format: schema.Protobuf, Text: string(b), Message: message}
 	}
 	if _, err := schema.Compile(src); err != nil {

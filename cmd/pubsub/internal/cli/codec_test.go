@@ -38,6 +38,13 @@ func TestCodecFlags(t *testing.T) {
 	if out := read("@" + proto + "#p.B"); out != "\x10\x18\n" {
 		t.Errorf("by Protobuf: %q", out)
 	}
+	written := file("older.json", `{"avro":{"type":"record","name":"R","fields":[{"name":"n","type":"long"}]},"framing":"confluent","id":7,"writers":{"8":{"type":"record","name":"R","fields":[{"name":"n","type":"int"}]}}}`)
+	if _, err := c.PublishDurable(t.Context(), "orders.x", []byte("\x00\x00\x00\x00\x08\x1a")); err != nil {
+		t.Fatal(err)
+	}
+	if out := read("@" + written); out != "\x00\x00\x00\x00\x08\x1a\n" {
+		t.Errorf("by a codec with writers: %q", out)
+	}
 	o := w.run("sub", "orders.>", "--where", "n > 10", "--codec", "advertised")
 	if o.code != exitUsage || !strings.Contains(o.err, "no advertisement") {
 		t.Errorf("nothing is advertised: %+v", o)
@@ -54,7 +61,7 @@ func TestCodecFlags(t *testing.T) {
 	if o.code != exitOK || !strings.HasPrefix(o.out, "match     {\"n\":11}\nno match  {\"n\":1}\n") {
 		t.Errorf("%+v", o)
 	}
-	for _, args := range [][]string{{"@" + proto}, {"@" + dir + "/none"}, {"xml"}} {
+	for _, args := range [][]string{{"@" + proto}, {"@" + file("bad.json", `{"avro":"int","writers":5}`)}, {"@" + dir + "/none"}, {"xml"}} {
 		if o := w.run("filter", "test", "n > 10", "--codec", args[0]); o.code != exitUsage {
 			t.Errorf("%v: %+v", args, o)
 		}

@@ -140,6 +140,15 @@ func (c *Client) WithdrawAdvertisement(ctx context.Context, name string, owner O
 	return err
 }
 
+// HoldAdvertisement makes the connection one of those that keep an advertisement alive, and
+// that may publish where it is exclusive; for as long as the connection lasts, and its ttl.
+// The owner is needed only when several advertise under the name. Advertise does it by
+// itself, again and again.
+func (c *Client) HoldAdvertisement(ctx context.Context, name string, owner Owner) error {
+	_, err := c.advRequest(ctx, "hold", name, advRenew, advKey{name, owner.Key()})
+	return err
+}
+
 // AdvertiseOption changes one setting of [Client.Advertise] from its default.
 type AdvertiseOption func(*Publisher)
 

@@ -186,3 +186,19 @@ func TestDiscoveringNeedsNoMicroServices(t *testing.T) {
 		}
 	}
 }
+
+func TestPublishingWhereItIsExclusive(t *testing.T) {
+	w := newWorld(t)
+	w.ok("advertise", "put", "mine", "--subject", "mine.>", "--exclusive", "--team", "us", "--durable")
+	if o := w.run("pub", "--durable", "mine.1", "x"); o.code != exitRefused || !strings.Contains(o.err, "mine is exclusive") || !strings.Contains(o.err, "--advertisement") {
+		t.Errorf("%+v", o)
+	}
+	w.must("pub", "--durable", "mine.1", "x", "--advertisement", "mine")
+	w.must("pub", "mine.2", "y", "--advertisement", "mine")
+	if got := w.must("sub", "mine.>", "--all", "--to", "end", "-o", "raw"); got != "x\ny\n" {
+		t.Errorf("stored %q", got)
+	}
+	if o := w.run("pub", "mine.2", "y", "--advertisement", "mini"); o.code != exitNotFound || !strings.Contains(o.err, `did you mean "mine"`) {
+		t.Errorf("%+v", o)
+	}
+}

@@ -202,7 +202,7 @@ func (a *app) dlqConsumers(ctx context.Context) error {
 	}
 	for _, q := range quarantined {
 		items = append(items, map[string]any{"advertisement": q.advertisement, "topic": q.topic, "subject": q.subject})
-		rows.Cells = append(rows.Cells, []string{"–", "advertisement " + q.advertisement, q.subject, ui.Count(q.messages), "–"})
+		rows.Cells = append(rows.Cells, []string{q.topic, "advertisement " + q.advertisement, q.subject, ui.Count(q.messages), "–"})
 	}
 	return a.ui.List(items, rows)
 }

@@ -79,7 +79,7 @@ var adviceOf = map[int]advice{
 	20016: {"another advertisement that overlaps it says something else", "pubsub discover --subject SUBJECT shows it; agree with its owner"},
 	20018: {"the account puts more advertisements in a second than are taken", "wait a second and try again"},
 	20019: {"only the user that put it may change it", "pubsub discover NAME says whose it is"},
-	20030: {"the subject is advertised as exclusive, and you hold no advertisement of it", "pubsub discover --subject SUBJECT says who does"},
+	20030: {"the subject is advertised as exclusive, and you hold no advertisement of it", "pubsub discover --subject SUBJECT says who does; its user publishes with pubsub pub --advertisement NAME"},
 	20031: {"the schema of an advertisement is enforced on the subject", "pubsub advertise check NAME tries stored messages on the schema and says what is wrong with each"},
 }
 

@@ -49,6 +49,9 @@ JSON still, and made payloads of it first. With --messages the lines are message
 		if err != nil {
 			return conditionProblem(cmd, args[0], err)
 		}
+		if f.UsesPlace() && !messages {
+			return usage(cmd, "time and seq are a stored message's place in its topic, which a payload doesn't have: use --messages")
+		}
 		block := ""
 		for _, h := range headers {
 			k, v, ok := strings.Cut(h, ":")
@@ -61,7 +64,7 @@ JSON still, and made payloads of it first. With --messages the lines are message
 		if err != nil {
 			return usage(cmd, "--codec: %v", err)
 		}
-		t := tested{writes: writes, f: f, subject: subject, header: headerBlock(block), messages: messages, json: a.ui.Format == ui.JSON || a.ui.Format == ui.NDJSON}
+		t := tested{writes: writes, f: f, subject: subject, header: headerBlock(block), messages: messages, json: a.ui.Format == ui.JSON || a.ui.Format == ui.NDJSON, array: a.ui.Format == ui.JSON}
 		out := bufio.NewWriter(a.env.Out)
 		lines := bufio.NewScanner(a.env.In)
 		lines.Buffer(nil, filterLineMax)
@@ -69,6 +72,9 @@ JSON still, and made payloads of it first. With --messages the lines are message
 			if err := t.line(out, lines.Bytes()); err != nil {
 				return errors.Join(err, out.Flush())
 			}
+		}
+		if t.array {
+			fmt.Fprintln(out, map[bool]string{true: "[]", false: "\n]"}[t.n == 0])
 		}
 		st := t.tally.Stats()
 		a.ui.Note("%s: %d match, %d don't, %d errors", plural(int(st.Scanned), "line"), st.Matched, st.Scanned-st.Matched-st.Errors, st.Errors)
@@ -124,6 +130,7 @@ type tested struct {
 	subject        string
 	header         []byte
 	messages, json bool
+	array          bool // the lines of JSON are elements of one
 	n              int
 	tally          filter.Tally
 	m              filter.Message
@@ -174,6 +181,10 @@ func (t *tested) line(out *bufio.Writer, line []byte) error {
 		}
 		b, err := json.Marshal(l)
 		if err != nil {
+			return err
+		}
+		if t.array {
+			_, err = fmt.Fprintf(out, "%s%s", map[bool]string{true: "[\n", false: ",\n"}[t.n == 1], b)
 			return err
 		}
 		_, err = fmt.Fprintf(out, "%s\n", b)

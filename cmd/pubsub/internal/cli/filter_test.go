@@ -18,6 +18,14 @@ func TestFilterTestSaysWhy(t *testing.T) {
 	if o.code != exitOK || o.out != "{\"line\":1,\"match\":true}\n" {
 		t.Errorf("%+v", o)
 	}
+	for in, want := range map[string]string{"": "[]\n", "{\"n\":2}\n{\"n\":1}\n": "[\n{\"line\":1,\"match\":true},\n{\"line\":2,\"match\":false}\n]\n"} {
+		if o := w.with(t.Context(), in, "filter", "test", "n > 1", "-o", "json"); o.code != exitOK || o.out != want {
+			t.Errorf("%q: %+v", in, o)
+		}
+	}
+	if o := w.run("filter", "test", "seq > 1"); o.code != exitUsage || !strings.Contains(o.err, "--messages") {
+		t.Errorf("%+v", o)
+	}
 	if o := w.run("filter", "test", "n > > 1"); o.code != exitUsage || !strings.Contains(o.err, "column") {
 		t.Errorf("%+v", o)
 	}

@@ -263,6 +263,12 @@ func (a *app) consumerProblem(ctx context.Context, err error, topic, name string
 
 // storeProblem explains why a durable publish failed.
 func (a *app) storeProblem(ctx context.Context, err error, subject string) error {
+	var api *jetstream.APIError
+	if errors.As(err, &api) && api.ErrorCode == 20030 {
+		p := explain(err)
+		p.next = "pubsub pub --advertisement NAME, as the user who advertised it"
+		return p
+	}
 	if errors.Is(err, client.ErrNoResponders) {
 		return &problem{code: exitNoResponder, what: fmt.Sprintf("no topic captures %q, so nothing was stored", subject), next: "pubsub topic create NAME --subjects " + subject, err: err}
 	}

@@ -27,6 +27,7 @@ type pubFlags struct {
 	file     string
 	ttl      string
 	later    later
+	holding  string
 }
 
 func (a *app) pubCommand() *cobra.Command {
@@ -66,7 +67,11 @@ publishes it later; pubsub schedule lists and removes schedules.`,
 	fl.BoolVarP(&f.expand, "expand", "e", false, expandHelp)
 	fl.StringVarP(&f.file, "file", "f", "", "file to read instead of standard input")
 	fl.StringVar(&f.ttl, "ttl", "", "let stored messages expire after this long (topics that allow it)")
+	fl.StringVar(&f.holding, "advertisement", "", "hold this advertisement meanwhile, as exclusive subjects want")
 	f.later.add(cmd)
+	_ = cmd.RegisterFlagCompletionFunc("advertisement", func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+		return a.completeAdvertisements(cmd, nil, typed)
+	})
 	_ = cmd.RegisterFlagCompletionFunc("input", fixed("body", "lines", "ndjson", "json"))
 	_ = cmd.RegisterFlagCompletionFunc("topic", a.completeTopics)
 	return a.changes(cmd)
@@ -95,6 +100,11 @@ func (a *app) pub(cmd *cobra.Command, args []string, f pubFlags) error {
 	}))
 	if err != nil {
 		return err
+	}
+	if f.holding != "" {
+		if err := c.HoldAdvertisement(cmd.Context(), f.holding, client.Owner{}); err != nil {
+			return a.advertisementProblem(cmd, err, f.holding)
+		}
 	}
 	w := &writer{a: a, c: c, flags: f, options: options, known: map[string]bool{}, live: map[string]int{}}
 	progress := a.ui.Progress("published", f.count)

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"text/template"
@@ -170,7 +171,7 @@ func (p *Printer) List(items []any, rows Rows) error {
 		return nil
 	case CSV:
 		w := csv.NewWriter(p.Out)
-		return errors.Join(w.Write(lower(rows.Columns)), w.WriteAll(rows.Cells))
+		return errors.Join(w.Write(lower(rows.Columns)), w.WriteAll(plain(rows.Cells)))
 	case Raw:
 		for _, row := range rows.Cells {
 			if _, err := fmt.Fprintln(p.Out, row[0]); err != nil {
@@ -186,6 +187,20 @@ func (p *Printer) List(items []any, rows Rows) error {
 		return nil
 	}
 	return p.table(rows)
+}
+
+var grouped = regexp.MustCompile(`^-?\d{1,3}(,\d{3})+$`)
+
+// plain writes numbers as programs read them.
+func plain(rows [][]string) [][]string {
+	for _, row := range rows {
+		for i := range row {
+			if grouped.MatchString(row[i]) {
+				row[i] = strings.ReplaceAll(row[i], ",", "")
+			}
+		}
+	}
+	return rows
 }
 
 // Item prints one thing: pairs for people, v for programs.
@@ -204,7 +219,7 @@ func (p *Printer) Item(v any, pairs [][2]string) error {
 		for i, pair := range pairs {
 			names[i], values[i] = pair[0], pair[1]
 		}
-		return errors.Join(w.Write(lower(names)), w.WriteAll([][]string{values}))
+		return errors.Join(w.Write(lower(names)), w.WriteAll(plain([][]string{values})))
 	case Hex:
 		return ErrHex
 	}

@@ -344,7 +344,7 @@ func topicConfig(name, pattern string) topics.Config {
 	return topics.Config{
 		Name: name, Subjects: []string{pattern}, Retention: topics.RetainLimits,
 		MaxConsumers: -1, MaxMsgs: -1, MaxBytes: -1, MaxMsgsPer: -1, MaxMsgSize: -1,
-		Discard: topics.DiscardOld, Storage: topics.StoreFile, Replicas: 1, Duplicates: 2 * time.Minute, AllowDirect: true,
+		Discard: topics.DiscardOld, Storage: topics.StoreFile, Replicas: 1, Duplicates: 2 * time.Minute, AllowDirect: true, Compression: "none",
 	}
 }
 

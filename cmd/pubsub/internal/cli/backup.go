@@ -44,6 +44,10 @@ func (a *app) vaultProblem(cmd *cobra.Command, err error, topic, next string) er
 		return &problem{code: exitUsage, what: err.Error(), next: "pubsub export TOPIC, or pubsub pub -i ndjson for messages alone", err: err}
 	case errors.As(err, &api) && (api.ErrorCode == 10130 || api.ErrorCode == 10058):
 		return &problem{code: exitConflict, what: fmt.Sprintf("topic %q exists", topic), next: "--if-not-exists to leave it as it is, or --as NAME", err: err}
+	case errors.As(err, &api) && api.ErrorCode == 10074:
+		p := explain(&client.Error{Op: cmd.Name(), Target: topic, Kind: client.ErrInvalid, Err: api})
+		p.next = "--replicas 1"
+		return p
 	case errors.As(err, &api) && api.ErrorCode == 10065:
 		p := explain(&client.Error{Op: cmd.Name(), Target: topic, Kind: client.ErrConflict, Err: api})
 		p.next = "--subjects, for a copy that captures others and keeps what it holds"
@@ -328,7 +332,7 @@ restore that was interrupted goes on with the topics that are missing.`,
 			if err != nil {
 				return a.vaultProblem(cmd, err, "", "pubsub verify "+args[0])
 			}
-			if _, err := a.importDefinitions(cmd, text); err != nil {
+			if _, err := a.importDefinitions(cmd, text, change.Replicas); err != nil {
 				return err
 			}
 		}

@@ -202,3 +202,36 @@ func TestPublishingWhereItIsExclusive(t *testing.T) {
 		t.Errorf("%+v", o)
 	}
 }
+
+// What a broker counts is no definition: the file is the same whatever happened meanwhile,
+// and after all of it was removed and brought back.
+func TestDefinitionsAreTheSameHoweverTheyAreUsed(t *testing.T) {
+	w := newWorld(t)
+	w.ok("advertise", "put", "ad", "--subject", "ad.>", "--durable", "--enforce", "quarantine", "--schema", w.file("s.json", `{"type":"object"}`))
+	w.must("consumer", "create", "ad", "c", "--where", "n > 1", "--key", "token:2")
+	before := w.must("definitions", "export")
+	w.must("pub", "--durable", "ad.x", `{"n":2}`)
+	w.must("consumer", "next", "ad", "c")
+	if got := w.must("definitions", "export"); got != before || strings.Contains(got, "_herald") {
+		t.Errorf("after use:\n%s\nbefore:\n%s", got, before)
+	}
+	w.must("advertise", "rm", "ad")
+	for _, topic := range []string{"ad", "QUARANTINE_ad"} {
+		w.must("topic", "rm", topic, "--yes")
+	}
+	file := w.file("all.yaml", before)
+	w.must("definitions", "import", "-f", file)
+	if got := w.must("definitions", "export"); got != before {
+		t.Errorf("brought back:\n%s\nbefore:\n%s", got, before)
+	}
+	three := w.file("three.yaml", strings.ReplaceAll(strings.ReplaceAll(before, "num_replicas: 1", "num_replicas: 3"), "ad.>", "of3.>"))
+	for _, topic := range []string{"ad", "QUARANTINE_ad"} {
+		w.must("topic", "rm", topic, "--yes")
+	}
+	w.must("advertise", "rm", "ad")
+	if o := w.run("definitions", "import", "-f", three); o.code == exitOK || !strings.Contains(o.err, "--replicas 1") {
+		t.Errorf("three replicas on one node: %+v", o)
+	}
+	w.must("definitions", "import", "-f", three, "--replicas", "1")
+	has(t, "the topic", w.must("topic", "info", "ad"), "of3.>", "replicas              1")
+}

@@ -144,9 +144,15 @@ func humane(n *yaml.Node) {
 	}
 }
 
+// brokersNote tells whether a name in metadata is of what a broker keeps or shows there,
+// such as counters, and nobody's setting.
+func brokersNote(name string) bool {
+	return strings.HasPrefix(name, "_nats.") || strings.HasPrefix(name, "_herald.")
+}
+
 func withoutNotes(n *yaml.Node) {
 	for i := 0; i+1 < len(n.Content); i += 2 {
-		if strings.HasPrefix(n.Content[i].Value, "_nats.") {
+		if brokersNote(n.Content[i].Value) {
 			n.Content = slices.Delete(n.Content, i, i+2)
 			i -= 2
 		}
@@ -285,6 +291,7 @@ func bareAdvertisement(ad *client.Advertisement) (json.RawMessage, error) {
 
 func (a *app) definitionsImport() *cobra.Command {
 	var path string
+	var replicas int
 	cmd := &cobra.Command{
 		Use: "import", Short: "Make the broker have what a file of definitions says", Args: args(0, 0, ""),
 		Long: `Create what the file has and the broker does not, and change what differs. What the
@@ -303,7 +310,7 @@ file doesn't mention stays, be it a topic or a setting. Doing it again changes n
 		if err != nil {
 			return err
 		}
-		list, err := a.importDefinitions(cmd, text)
+		list, err := a.importDefinitions(cmd, text, replicas)
 		if len(list) == 0 && err != nil {
 			return err
 		}
@@ -314,6 +321,7 @@ file doesn't mention stays, be it a topic or a setting. Doing it again changes n
 		return errors.Join(a.ui.List(toAny(list), rows), err)
 	}
 	cmd.Flags().StringVarP(&path, "file", "f", "-", "file to read; - is standard input")
+	cmd.Flags().IntVar(&replicas, "replicas", 0, "copies of each topic in the cluster (default: as the file says)")
 	cmd.Flags().BoolVarP(&a.yes, "yes", "y", false, "don't ask before state of operators is dropped")
 	return a.changes(cmd)
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -29,8 +30,8 @@ type definitionStep struct {
 }
 
 // importDefinitions does what the text says, in the order of what needs what, and returns
-// what was done, or with --dry-run would be.
-func (a *app) importDefinitions(cmd *cobra.Command, text []byte) ([]definitionStep, error) {
+// what was done, or with --dry-run would be. Topics get so many replicas; 0: as it says.
+func (a *app) importDefinitions(cmd *cobra.Command, text []byte, replicas int) ([]definitionStep, error) {
 	d, err := readDefinitions(text)
 	if err != nil {
 		return nil, err
@@ -60,6 +61,9 @@ func (a *app) importDefinitions(cmd *cobra.Command, text []byte) ([]definitionSt
 			if err != nil {
 				return done, &problem{code: exitUsage, what: "the definitions: " + err.Error(), err: err}
 			}
+			if raw, err = withReplicas(raw, replicas); err != nil {
+				return done, err
+			}
 			step, err := part.plan(cmd.Context(), raw)
 			if err == nil && !a.dryRun && step.Action != "same" {
 				err = step.apply(cmd.Context())
@@ -71,6 +75,38 @@ func (a *app) importDefinitions(cmd *cobra.Command, text []byte) ([]definitionSt
 		}
 	}
 	return done, nil
+}
+
+// withReplicas changes the number of replicas in a definition that has one.
+func withReplicas(raw json.RawMessage, n int) (json.RawMessage, error) {
+	if n <= 0 {
+		return raw, nil
+	}
+	var all map[string]json.RawMessage
+	if json.Unmarshal(raw, &all) != nil {
+		return raw, nil // what it is instead is told by who reads it
+	}
+	number := json.RawMessage(strconv.Itoa(n))
+	switch {
+	case string(all["num_replicas"]) == "0":
+		return raw, nil // a consumer's: as many as its topic
+	case all["num_replicas"] != nil:
+		all["num_replicas"] = number
+	case all["durable"] != nil:
+		var durable map[string]json.RawMessage
+		if json.Unmarshal(all["durable"], &durable) != nil || durable["replicas"] == nil {
+			return raw, nil
+		}
+		durable["replicas"] = number
+		b, err := json.Marshal(durable)
+		if err != nil {
+			return nil, err
+		}
+		all["durable"] = b
+	default:
+		return raw, nil
+	}
+	return json.Marshal(all)
 }
 
 // settings are the settings of a topic or consumer, by their names on the wire.
@@ -92,7 +128,7 @@ func (s settings) exact() error {
 		switch v := v.(type) {
 		case map[string]any:
 			for name := range v {
-				if key == "metadata" && strings.HasPrefix(name, "_nats.") {
+				if key == "metadata" && brokersNote(name) {
 					delete(v, name)
 				}
 			}

@@ -120,7 +120,7 @@ func topicPairs(t *client.TopicInfo, now time.Time) [][2]string {
 		pairs = append(pairs, [2]string{"leader", t.Cluster.Leader})
 	}
 	for _, key := range slices.Sorted(maps.Keys(c.Metadata)) {
-		if !strings.HasPrefix(key, "_nats.") { // the broker's notes to itself
+		if !brokersNote(key) {
 			pairs = append(pairs, [2]string{key, c.Metadata[key]})
 		}
 	}

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -202,7 +203,7 @@ func (c *Client) CreateConsumer(ctx context.Context, topic string, cfg ConsumerC
 	defer cancel()
 	consumer, err := c.js.CreateConsumer(ctx, topic, cfg)
 	if err != nil {
-		return nil, failed("create consumer", topic+"/"+cfg.Name+cfg.Durable, err)
+		return nil, failed("create consumer", topic+"/"+cmp.Or(cfg.Name, cfg.Durable), err)
 	}
 	return consumer.CachedInfo(), nil
 }

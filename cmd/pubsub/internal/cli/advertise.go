@@ -148,7 +148,7 @@ func (a *app) putAll(cmd *cobra.Command, c *client.Client, ads []client.Advertis
 		}
 		got, err := c.PutAdvertisement(cmd.Context(), ad, options...)
 		if err != nil {
-			return err
+			return a.overlapProblem(cmd.Context(), err, []string{ad.Pattern()}, "--topic with the name of the one that keeps the messages (durable.topic in a file)")
 		}
 		a.ui.Note("advertised %s on %s, revision %d", got.Name, got.Subject, got.Revision)
 		done = append(done, *got)

@@ -21,7 +21,7 @@ func TestCodecFlags(t *testing.T) {
 	}
 	avro := file("r.avsc", `{"type":"record","name":"R","fields":[{"name":"n","type":"long"}]}`)
 	proto := file("r.proto", `syntax = "proto3"; package p; message A { sint64 n = 1; } message B { sint64 n = 2; }`)
-	w.store(0)
+	w.must("topic", "create", "orders")
 	c := w.client()
 	for _, payload := range []string{"\x02", "\x16", "\x10\x18"} { // 1 and 11 in Avro, 12 in B
 		if _, err := c.PublishDurable(t.Context(), "orders.x", []byte(payload)); err != nil {

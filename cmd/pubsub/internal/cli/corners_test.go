@@ -235,3 +235,29 @@ func TestDefinitionsAreTheSameHoweverTheyAreUsed(t *testing.T) {
 	w.must("definitions", "import", "-f", three, "--replicas", "1")
 	has(t, "the topic", w.must("topic", "info", "ad"), "of3.>", "replicas              1")
 }
+
+func TestWhereNothingCanGoIsRefused(t *testing.T) {
+	w := newWorld(t)
+	for _, args := range [][]string{{"x.>", "y"}, {"x..a", "y"}, {"x.*", "y", "--durable"}, {"a b", "y"}, {"x.a", "y", "--count", "-1"}} {
+		if o := w.run(append([]string{"pub"}, args...)...); o.code != exitUsage {
+			t.Errorf("%v: %+v", args, o)
+		}
+	}
+	if o := w.run("topic", "ls", "-o", "json"); strings.TrimSpace(o.out) != "[]" {
+		t.Errorf("made: %s", o.out)
+	}
+}
+
+func TestOverlapsNameTheTopic(t *testing.T) {
+	w := newWorld(t)
+	w.must("topic", "create", "orders")
+	for _, args := range [][]string{{"topic", "create", "o2", "--subjects", "orders.eu"}, {"advertise", "put", "a", "--subject", "orders.{x}", "--durable"}} {
+		if o := w.run(args...); o.code != exitConflict || !strings.Contains(o.err, "topic orders has orders.>") {
+			t.Errorf("%v: %+v", args, o)
+		}
+	}
+	w.ok("advertise", "put", "a", "--subject", "orders.{x}", "--durable", "--topic", "orders")
+	if o := w.run("consumer", "create", "orders", "c", "--key", "no"); !strings.Contains(o.err, "consumer orders/c:") {
+		t.Errorf("%+v", o)
+	}
+}

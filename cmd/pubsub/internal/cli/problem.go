@@ -15,6 +15,7 @@ import (
 	"github.com/heraldmq/herald/client"
 	"github.com/heraldmq/herald/cmd/pubsub/internal/profile"
 	"github.com/heraldmq/herald/cmd/pubsub/internal/ui"
+	"github.com/heraldmq/herald/topics/subject"
 )
 
 // The exit codes, as documented in rootHelp and docs/cli.md.
@@ -273,6 +274,34 @@ func (a *app) storeProblem(ctx context.Context, err error, subject string) error
 		return &problem{code: exitNoResponder, what: fmt.Sprintf("no topic captures %q, so nothing was stored", subject), next: "pubsub topic create NAME --subjects " + subject, err: err}
 	}
 	return err
+}
+
+// overlapProblem says which topics have the subjects that another one was to capture, and
+// what to do then; other errors are given back.
+func (a *app) overlapProblem(ctx context.Context, err error, subjects []string, next string) error {
+	var api *jetstream.APIError
+	if !errors.As(err, &api) || api.ErrorCode != 10065 {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, a.timeout)
+	defer cancel()
+	all, listErr := a.client.Topics(ctx)
+	var taken []string
+	for _, t := range all {
+		for _, s := range t.Config.Subjects {
+			if slices.ContainsFunc(subjects, func(o string) bool { return subject.Overlap(s, o) }) {
+				taken = append(taken, fmt.Sprintf("topic %s has %s", t.Config.Name, s))
+			}
+		}
+	}
+	if listErr != nil || len(taken) == 0 {
+		return err
+	}
+	slices.Sort(taken)
+	p := explain(err)
+	p.what += ": " + strings.Join(taken[:min(3, len(taken))], ", ")
+	p.next = next
+	return p
 }
 
 // noTopicFor explains that a subject has no topic to read from.

@@ -14,6 +14,7 @@ import (
 	"github.com/heraldmq/herald/client"
 	"github.com/heraldmq/herald/cmd/pubsub/internal/record"
 	"github.com/heraldmq/herald/cmd/pubsub/internal/vault"
+	"github.com/heraldmq/herald/topics/subject"
 )
 
 // lineMax bounds one line of ndjson input: a 64 MiB payload in base64 and some.
@@ -39,6 +40,9 @@ func (a *app) pubSource(cmd *cobra.Command, args []string, f pubFlags) (source, 
 			return nil, done, err
 		}
 		in, done = file, func() { _ = file.Close() }
+	}
+	if len(args) > 0 && !f.expand && !subject.ValidLiteral(args[0]) {
+		return nil, done, usage(cmd, "%q is not a subject to publish to: tokens with dots between them, without spaces, * and >", args[0])
 	}
 	base := record.Message{Reply: f.reply, Headers: headers}
 	if len(args) > 0 {
@@ -74,6 +78,8 @@ func (f *pubFlags) check(cmd *cobra.Command, args []string) error {
 		return usage(cmd, "%s needs SUBJECT", cmd.CommandPath())
 	case f.input != "body" && (len(args) > 1 || cmd.Flags().Changed("count")):
 		return usage(cmd, "-i %s reads the messages from the input; BODY and --count don't go with it", f.input)
+	case f.count < 1:
+		return usage(cmd, "--count must be at least 1")
 	case f.id != "" && f.count != 1 && !f.expand:
 		return usage(cmd, "--id with --count %d stores one message only; use --expand --id '…{{.Count}}'", f.count)
 	}

@@ -202,7 +202,7 @@ func (a *app) topicCreate() *cobra.Command {
 			return &problem{code: exitConflict, what: fmt.Sprintf("topic %q exists with other settings", cfg.Name), next: "pubsub topic edit " + cfg.Name + ", or --if-not-exists", err: err}
 		}
 		if err != nil {
-			return err
+			return a.overlapProblem(cmd.Context(), err, cfg.Subjects, "--subjects, or pubsub topic edit to take them from there")
 		}
 		a.ui.Note("created topic %s: %s", cfg.Name, describe(info.Config))
 		return a.showTopic(info)

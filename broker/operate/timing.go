@@ -50,7 +50,7 @@ func (u *unit) led(leads bool) {
 		return
 	}
 	u.over.leads = time.Now()
-	u.stats.Elect = 0
+	u.stats.Elect, u.stats.Apply, u.stats.FirstOutput = 0, 0, 0 // of this lead, not of one before
 	if !lost.IsZero() {
 		u.stats.Elect = u.over.leads.Sub(lost)
 	}

@@ -10,7 +10,8 @@
 // time. All deadlines stand in one heap with one goroutine (clock.go). What the
 // live copies of the consumers did is proposed by one goroutine (recorder.go):
 // deliveries within 50 ms, acknowledgements within 2 ms, those whose sender wants
-// an answer at once. An idle engine has no timer running.
+// an answer at once. A consumer with a key sends what it decided on only then
+// (written.go). An idle engine has no timer running.
 //
 //	Pull, Ack, FlowControl   any goroutine ─► reader (one lock each) ─► ready queue
 //	Grown                    apply side ─► topic's hungry readers ─► ready queue

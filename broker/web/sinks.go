@@ -70,6 +70,9 @@ func (u *subscriber) websocket(w http.ResponseWriter, r *http.Request) (sink, er
 			alive()
 			if f := u.command(frame); f != nil {
 				u.stop(f)
+				for err == nil { // it hears why before the connection is closed
+					_, _, err = conn.NextReader()
+				}
 				return
 			}
 		}

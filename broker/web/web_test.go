@@ -593,6 +593,22 @@ func TestSameFilterSameResult(t *testing.T) {
 	t.Run("after a restart", func(t *testing.T) { part(t, run(t, dir, "web: enabled")) })
 }
 
+func TestAWrongFrameIsAnsweredWithWhy(t *testing.T) {
+	r := run(t, t.TempDir(), "web: enabled")
+	for range 50 { // what ends the connection must not overtake the last word
+		for said, want := range map[string]string{`{"op":"bogus"}`: "op: ack, nak, term, wip or pong", `nonsense`: "a frame is JSON", `{"op":"nak","n":1,"delay":"soon"}`: "delay: a duration"} {
+			w := r.open("subject=a")
+			if err := w.WriteMessage(websocket.TextMessage, []byte(said)); err != nil {
+				t.Fatal(err)
+			}
+			if code, reason := w.closed(); code != 4400 || !strings.HasPrefix(reason, want) {
+				t.Errorf("%s: %d %s", said, code, reason)
+			}
+			_ = w.Close()
+		}
+	}
+}
+
 func TestAStopIsSaid(t *testing.T) {
 	r := run(t, t.TempDir(), "web: enabled")
 	w := r.open("subject=a")

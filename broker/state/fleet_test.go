@@ -53,7 +53,8 @@ func (f *fleet) Flush() {}
 // the race detector runs them.
 var fleetsInShort = []string{
 	"TestTopicsAreServedByEveryNode", "TestChangesWorkOnEveryNode", "TestBatchesWorkFromEveryNode", "TestOrderHoldsWhileTheLeadMoves",
-	"TestATopicGetsOtherReplicasWhileItIsUsed", "TestANodeThatIsKilledIsReplacedAndComesBack", "TestReplicasAgreeAtEveryMarker",
+	"TestATopicGetsOtherReplicasWhileItIsUsed", "TestWhatComesWhileALimboGivesIsAnswered",
+	"TestANodeThatIsKilledIsReplacedAndComesBack", "TestReplicasAgreeAtEveryMarker",
 }
 
 // startFleet starts nodes a, b, c… that form a cluster.

@@ -137,10 +137,11 @@ func (l *limbo) add(m *front.Captured, from *sender, via *parcel) bool {
 	return true
 }
 
-// openParcel returns the last parcel of a list, or a new one if it is full or not fit.
+// openParcel returns the last parcel of a list, or a new one if it is full, being given away
+// or not fit.
 func openParcel(list *[]*parcel, fit func(*parcel) bool) *parcel {
 	if n := len(*list); n > 0 {
-		if p := (*list)[n-1]; len(p.data) < parcelBytes && (fit == nil || fit(p)) {
+		if p := (*list)[n-1]; len(p.data) < parcelBytes && !p.given && (fit == nil || fit(p)) {
 			return p
 		}
 	}
@@ -149,13 +150,14 @@ func openParcel(list *[]*parcel, fit func(*parcel) bool) *parcel {
 	return p
 }
 
-// numberedParcel returns the parcel of that number, at its place.
+// numberedParcel returns the parcel of that number, at its place: another one behind it when
+// that is being given away.
 func numberedParcel(list *[]*parcel, number uint64) *parcel {
 	i := len(*list)
 	for i > 0 && (*list)[i-1].number > number {
 		i--
 	}
-	if i > 0 && (*list)[i-1].number == number {
+	if i > 0 && (*list)[i-1].number == number && !(*list)[i-1].given {
 		return (*list)[i-1]
 	}
 	p := &parcel{since: time.Now(), number: number}
@@ -258,12 +260,14 @@ func (l *limbo) look() bool {
 	return true
 }
 
-// first returns the head of the first list that has one.
+// first returns the head of the first list that has one. Nothing is put into it from now on:
+// what came while it is given away would end with it, unanswered.
 func (l *limbo) first(lists ...*[]*parcel) *parcel {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, list := range lists {
 		if len(*list) > 0 {
+			(*list)[0].given = true
 			return (*list)[0]
 		}
 	}

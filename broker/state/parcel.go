@@ -47,6 +47,7 @@ type parcel struct {
 	again    bool           // it goes before what has not been sent
 	settled  bool           // it has been in its topic's limbo
 	from     *sender        // in a limbo: who sent it; nil: it was captured here
+	given    bool           // in a limbo: it is being given away, and takes nothing more
 	account  *front.Account // of the last message
 	messages int
 }

@@ -36,7 +36,7 @@ func (n nodes) Handle(method string, h func(context.Context, string, []byte) ([]
 }
 
 func (n nodes) OpenStream(ctx context.Context, node, method string, body []byte) (io.ReadCloser, error) {
-	if method == streamState && n.p.deaf.Load() {
+	if (method == streamState || method == streamCheckpoint) && n.p.deaf.Load() {
 		return nil, errors.New("asked in vain")
 	}
 	return n.p.net.OpenStream(ctx, node, method, body)

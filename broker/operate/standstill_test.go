@@ -350,6 +350,9 @@ func TestAPassiveStandbyWhoseRecordsAreDeleted(t *testing.T) {
 				return n == 3 && f.leader() != nil, fmt.Sprint(n)
 			})
 			primary := f.leader().net.Name()
+			for _, p := range f.nodes { // a standby gets a checkpoint once it sees that records go
+				p.deaf.Store(true)
+			}
 			in, _ := f.any().Topic("A", "IN")
 			if _, err := f.leader().Purge(t.Context(), in, store.Purge{}); err != nil {
 				t.Fatal(err)
@@ -365,6 +368,9 @@ func TestAPassiveStandbyWhoseRecordsAreDeleted(t *testing.T) {
 			f.kill(primary)
 			wait(t, "another leader", func() (bool, string) { return f.leader() != nil, "" })
 			f.stands(f.leader().net.Name(), o.ID, "records are deleted")
+			for _, p := range f.nodes {
+				p.deaf.Store(false)
+			}
 			if how == "lost" {
 				if err := os.RemoveAll(filepath.Join(f.dir, primary, "operators")); err != nil {
 					t.Fatal(err)

@@ -35,7 +35,7 @@ func (c *cell) ballast(n int) error {
 			return err
 		}
 		for _, r := range i.Replicas {
-			if r.Leads && r.Keys >= int64(n) {
+			if r.Leads && r.Keys >= int64(n) && r.Lag == 0 { // a window's key and its accumulator count each
 				return nil
 			}
 		}

@@ -179,7 +179,7 @@ func (c *Client) Operators(ctx context.Context, verb string, r OperatorRequest, 
 		"PAUSE": "pause operator", "RESUME": "resume operator", "REMOVE": "remove operator", "LOGS": "read the log of operator",
 		"STATE": "read the state of operator", "GRAPH": "draw operator",
 		"SAVEPOINT.CREATE": "make a savepoint of operator", "SAVEPOINT.LIST": "list savepoints of operator", "SAVEPOINT.INFO": "describe a savepoint of operator",
-		"SAVEPOINT.REMOVE": "remove a savepoint of operator", "RESTORE": "restore operator", "PROMOTE": "promote the shadow of operator", "DISCARD": "discard the shadow of operator",
+		"SAVEPOINT.REMOVE": "remove a savepoint of operator", "RESTORE": "restore operator", "RESCALE": "rescale operator", "CANCEL": "call off the rescaling of operator", "PROMOTE": "promote the shadow of operator", "DISCARD": "discard the shadow of operator",
 	}[verb]
 	b, err := json.Marshal(r)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/heraldmq/herald/operators/graph"
 	"github.com/heraldmq/herald/operators/stream"
 	"github.com/heraldmq/herald/topics/catalogue"
+	"github.com/heraldmq/herald/topics/value"
 )
 
 func (s *service) logs(ctx context.Context, account string, r *Request) (any, error) {
@@ -72,10 +73,13 @@ func (s *service) graph(_ context.Context, account string, r *Request) (any, err
 	return map[string]any{"operator": o.Name, "class": g.Class.String(), "nodes": nodes, "spec": o.Spec}, nil
 }
 
-// StateEntry is one key of a state.
+// StateEntry is one entry of a state. Name, Sub and Value are as they are where they can be
+// printed, else in hex behind "0x".
 type StateEntry struct {
-	Node  uint16 `json:"node"`
-	Key   string `json:"key"` // printable as it is, else in hex behind "0x"
+	Step  string `json:"step"`
+	Key   string `json:"key"`           // what the step works by, as JSON; empty: it works by no key
+	Name  string `json:"name"`          // of what the step keeps: "windows", or a function's own
+	Sub   string `json:"sub,omitempty"` // of several under a key and name
 	Value string `json:"value"`
 }
 
@@ -110,7 +114,9 @@ func (s *service) state(ctx context.Context, account string, r *Request) (any, e
 	if all.Led == 0 {
 		return nil, refuse(503, "the operator's group has no leader now; try again")
 	}
-	slices.SortStableFunc(all.Entries, func(a, b StateEntry) int { return cmp.Or(cmp.Compare(a.Node, b.Node), strings.Compare(a.Key, b.Key)) })
+	slices.SortStableFunc(all.Entries, func(a, b StateEntry) int {
+		return cmp.Or(strings.Compare(a.Step, b.Step), strings.Compare(a.Key, b.Key), strings.Compare(a.Name, b.Name), strings.Compare(a.Sub, b.Sub))
+	})
 	all.Entries = all.Entries[:min(len(all.Entries), limitOf(r))]
 	return all, nil
 }
@@ -125,6 +131,12 @@ func (s *service) stateHere(account string, body []byte) (*StateAnswer, error) {
 		return nil, refuse(400, "request body: %v", err)
 	}
 	limit, out := limitOf(&r), &StateAnswer{}
+	names := map[uint16]string{} // steps, by where their state is
+	if o := s.e.state.Operator(account, r.Name); o != nil {
+		for name, id := range o.IDs {
+			names[id] = name
+		}
+	}
 	for _, u := range s.here(account, r.Name) {
 		if !u.group.IsLeader() || u.store.Load() == nil {
 			continue
@@ -134,11 +146,15 @@ func (s *service) stateHere(account string, body []byte) (*StateAnswer, error) {
 		}
 		most := len(out.Entries) + limit
 		err := u.store.Load().Scan([]byte("s"), []byte("t"), func(key, v []byte) bool {
-			node, own := engine.OfNode(key)
-			if own || len(key) < 5 || r.Key != "" && !strings.Contains(string(key[5:]), r.Key) {
+			k, ok := engine.ParseStateKey(key)
+			if !ok {
 				return true
 			}
-			out.Entries = append(out.Entries, StateEntry{node, printable(key[5:]), printable(v)})
+			e := StateEntry{names[k.Node], keyText(k.Key), printable([]byte(k.Name)), printable(k.Sub), printable(v)}
+			if e.Step == "" || r.Key != "" && !strings.Contains(e.Key, r.Key) {
+				return true
+			}
+			out.Entries = append(out.Entries, e)
 			return len(out.Entries) < most
 		})
 		if err != nil {
@@ -148,6 +164,18 @@ func (s *service) stateHere(account string, body []byte) (*StateAnswer, error) {
 		out.Keys, out.Bytes = out.Keys+keys, out.Bytes+bytes
 	}
 	return out, nil
+}
+
+// keyText is a record's key as JSON.
+func keyText(key []byte) string {
+	if len(key) == 0 {
+		return ""
+	}
+	v, _, err := value.FromKey(key)
+	if err != nil {
+		return printable(key)
+	}
+	return v.String()
 }
 
 func printable(b []byte) string {

@@ -19,6 +19,7 @@ const (
 	stepNew     = "new"
 	stepKept    = "kept"
 	stepDropped = "dropped"
+	stepChanged = "dropped: it does something else now"
 	stepShadow  = "the shadow's"
 )
 
@@ -40,6 +41,8 @@ func fits(was, is *graph.Graph) (kept []uint16, fates map[string]string) {
 			kept = append(kept, before.ID)
 		case fates[before.Name] == "":
 			fates[before.Name] = stepDropped
+		case fates[before.Name] == stepNew && !before.Stateless():
+			fates[before.Name] = stepChanged
 		}
 	}
 	return kept, fates

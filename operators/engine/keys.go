@@ -7,6 +7,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/heraldmq/herald/operators/stream"
+	"github.com/heraldmq/herald/topics/value"
 )
 
 // KeyGroups is how many groups keys are divided into: what moves when an operator is
@@ -58,6 +59,42 @@ func appendStateKey(dst []byte, node uint16, key []byte, name string, sub []byte
 	dst = append(dst, byte(len(name)))
 	dst = append(dst, name...)
 	return append(dst, sub...)
+}
+
+// StateKey is a key of a node's state, taken apart.
+type StateKey struct {
+	Node uint16
+	Key  []byte // value.AppendKey's; empty where the node works by none
+	Name string
+	Sub  []byte
+}
+
+// ParseStateKey is appendStateKey's way back; false: it is another key. What it returns is
+// part of b.
+func ParseStateKey(b []byte) (k StateKey, ok bool) {
+	if len(b) < 6 || b[0] != spaceState {
+		return k, false
+	}
+	k.Node = binary.BigEndian.Uint16(b[3:])
+	// Without a key the name's length is there, which may look like a key's tag: the group
+	// says which of the two it is.
+	for _, keyed := range []bool{true, false} {
+		rest := b[5:]
+		if keyed {
+			_, after, err := value.FromKey(rest)
+			if err != nil {
+				continue
+			}
+			rest = after
+		}
+		k.Key = b[5 : len(b)-len(rest)]
+		if KeyGroup(k.Key) != binary.BigEndian.Uint16(b[1:]) || len(rest) == 0 || int(rest[0]) >= len(rest) {
+			continue
+		}
+		k.Name, k.Sub = string(rest[1:1+rest[0]]), rest[1+rest[0]:]
+		return k, true
+	}
+	return k, false
 }
 
 func appendTimerKey(dst []byte, node uint16, key []byte, t stream.Timer) []byte {

@@ -61,7 +61,7 @@ func (a *app) operatorChange(cmd *cobra.Command, c *client.Client, verb string, 
 	dropped := []string{}
 	for _, step := range sortedKeys(d.Steps) {
 		a.ui.Note("state of step %s: %s", step, d.Steps[step])
-		if d.Steps[step] == "dropped" {
+		if strings.HasPrefix(d.Steps[step], "dropped") {
 			dropped = append(dropped, step)
 		}
 	}
@@ -90,7 +90,7 @@ func (a *app) operatorChange(cmd *cobra.Command, c *client.Client, verb string, 
 	return a.operatorItem(&d.Operator)
 }
 
-func sortedKeys(m map[string]string) []string {
+func sortedKeys[V any](m map[string]V) []string {
 	keys := make([]string, 0, len(m))
 	for k := range m {
 		keys = append(keys, k)
@@ -163,15 +163,22 @@ func (a *app) operatorInfo() *cobra.Command {
 		if err := json.Unmarshal(b, &i); err != nil {
 			return err
 		}
-		if a.ui.Format != ui.Table {
-			return a.ui.Item(&i, nil)
-		}
-		if err := a.operatorItem(&i.Operator); err != nil {
-			return err
-		}
-		fmt.Fprintln(a.env.Out)
-		return a.operatorReplicas(&i)
+		return a.operatorShowing(&i, func(i *client.OperatorInfo) error {
+			if err := a.operatorItem(&i.Operator); err != nil {
+				return err
+			}
+			fmt.Fprintln(a.env.Out)
+			return a.operatorReplicas(i)
+		})
 	})
+}
+
+// operatorShowing prints all of it for programs, and what show prints for people.
+func (a *app) operatorShowing(i *client.OperatorInfo, show func(i *client.OperatorInfo) error) error {
+	if a.ui.Format != ui.Table || a.ui.Template != nil {
+		return a.ui.Item(i, nil)
+	}
+	return show(i)
 }
 
 func (a *app) operatorReplicas(i *client.OperatorInfo) error {
@@ -217,10 +224,60 @@ func (a *app) operatorReplicas(i *client.OperatorInfo) error {
 	if err := a.ui.List(nil, rows); err != nil {
 		return err
 	}
+	if rows := operatorSteps(i); len(rows.Cells) > 0 {
+		fmt.Fprintln(a.env.Out)
+		if err := a.ui.List(nil, rows); err != nil {
+			return err
+		}
+	}
 	for _, r := range i.Replicas {
 		a.operatorShadow(r.Shadow)
 	}
 	return nil
+}
+
+// operatorSteps is what primaries have counted of each step, over all instances.
+func operatorSteps(i *client.OperatorInfo) ui.Rows {
+	type step struct {
+		name   string
+		counts map[string]uint64
+		calls  uint64
+		busy   time.Duration
+	}
+	var all []*step
+	at := func(name string) *step {
+		if n := slices.IndexFunc(all, func(s *step) bool { return s.name == name }); n >= 0 {
+			return all[n]
+		}
+		all = append(all, &step{name: name, counts: map[string]uint64{}})
+		return all[len(all)-1]
+	}
+	for _, r := range i.Replicas {
+		if !r.Leads {
+			continue
+		}
+		for _, l := range r.Loads {
+			s := at(l.Step)
+			s.calls, s.busy = s.calls+l.Calls, s.busy+l.Busy
+		}
+		for _, c := range r.Counts {
+			at(c.Step).counts[c.Name] += c.N
+		}
+	}
+	rows := ui.Rows{Columns: []string{"step", "in", "out", "could/s", "other"}, Right: []bool{false, true, true, true}}
+	for _, s := range all {
+		could, other := "", []string{}
+		if s.busy > 0 && s.calls > 0 {
+			could = fmt.Sprintf("%.0f", float64(s.calls)/s.busy.Seconds())
+		}
+		for _, name := range sortedKeys(s.counts) {
+			if name != "in" && name != "out" {
+				other = append(other, fmt.Sprintf("%d %s", s.counts[name], name))
+			}
+		}
+		rows.Cells = append(rows.Cells, []string{s.name, fmt.Sprint(s.counts["in"]), fmt.Sprint(s.counts["out"]), could, strings.Join(other, ", ")})
+	}
+	return rows
 }
 
 func (a *app) operatorState(use, verb, short string) *cobra.Command {
@@ -270,7 +327,7 @@ func (a *app) operatorLogs() *cobra.Command {
 
 func (a *app) operatorKeys() *cobra.Command {
 	var limit int
-	cmd := &cobra.Command{Use: "state NAME [KEY]", Short: "Show what an operator remembers, of keys that contain KEY", Args: args(1, 2, "the operator's name")}
+	cmd := &cobra.Command{Use: "state NAME [KEY]", Short: "Show what an operator remembers, of keys that contain KEY (as JSON)", Args: args(1, 2, "the operator's name")}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c, err := a.connect(cmd)
 		if err != nil {
@@ -283,18 +340,21 @@ func (a *app) operatorKeys() *cobra.Command {
 		var s struct {
 			Keys, Bytes int64
 			Entries     []struct {
-				Node       uint16
-				Key, Value string
+				Step  string `json:"step"`
+				Key   string `json:"key"`
+				Name  string `json:"name"`
+				Sub   string `json:"sub,omitempty"`
+				Value string `json:"value"`
 			}
 		}
 		if err := c.Operators(cmd.Context(), "STATE", r, &s); err != nil {
 			return err
 		}
-		rows := ui.Rows{Columns: []string{"place", "key", "value"}, Right: []bool{true}, Empty: "nothing"}
+		rows := ui.Rows{Columns: []string{"step", "key", "name", "sub", "value"}, Empty: "nothing"}
 		var items []any
 		for _, e := range s.Entries {
 			items = append(items, e)
-			rows.Cells = append(rows.Cells, []string{fmt.Sprint(e.Node), e.Key, e.Value})
+			rows.Cells = append(rows.Cells, []string{e.Step, e.Key, e.Name, e.Sub, e.Value})
 		}
 		a.ui.Note("%d keys, %d bytes", s.Keys, s.Bytes)
 		return a.ui.List(items, rows)
@@ -318,7 +378,7 @@ func (a *app) operatorTop() *cobra.Command {
 			if err := c.Operators(cmd.Context(), "INFO", client.OperatorRequest{Name: args[0]}, &i); err != nil {
 				return err
 			}
-			if err := a.operatorReplicas(&i); err != nil {
+			if err := a.operatorShowing(&i, a.operatorReplicas); err != nil {
 				return err
 			}
 			select {

@@ -1,0 +1,82 @@
+package cli
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/heraldmq/herald/client"
+)
+
+// What an operator does is seen step by step, by people and by programs, and what it
+// remembers by step and key; a step that loses its state isn't updated unasked.
+func TestOperatorsAreLookedAt(t *testing.T) {
+	w := newWorld(t)
+	for _, topic := range []string{"IN", "SUMS"} {
+		w.must("topic", "create", topic, "--subjects", strings.ToLower(topic))
+	}
+	const spec = `operator: sums
+inputs: [{topic: IN}]
+errors: skip
+steps:
+  - key: [net, n]
+  - {name: total, aggregate: {sum: sum(mag)}}
+outputs: [{topic: SUMS, key: n}]
+`
+	w.must("operator", "deploy", w.file("sums.yaml", spec))
+	for _, body := range []string{`{"net":"us","n":1,"mag":2}`, `{"net":"us","n":1,"mag":3}`, `{"net":"ak","n":2,"mag":1}`, `{"net":"ak"}`} {
+		w.must("pub", "in", body)
+	}
+	for _, want := range []string{"STEP ", "total", "1 error"} {
+		w.eventually(want, "operator", "info", "sums")
+	}
+	var info client.OperatorInfo
+	if err := json.Unmarshal([]byte(w.must("operator", "info", "sums", "-o", "json")), &info); err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, row := range operatorSteps(&info).Cells {
+		got[row[0]] = strings.Join([]string{row[1], row[2], row[4]}, " ")
+	}
+	if got["total"] != "3 3 " || got["key_1"] != "4 3 1 error" {
+		t.Errorf("the steps are %v", got)
+	}
+
+	if s := w.must("operator", "state", "sums", "us"); !strings.Contains(s, "total") || !strings.Contains(s, `"us"`) || strings.Contains(s, `"ak"`) {
+		t.Errorf("the state of us: %s", s)
+	}
+	var state []struct{ Step, Key, Name string }
+	if err := json.Unmarshal([]byte(w.must("operator", "state", "sums", "-o", "json")), &state); err != nil || len(state) < 2 {
+		t.Fatalf("the state: %v, %v", state, err)
+	}
+	for _, e := range state {
+		if e.Step != "total" || !strings.HasPrefix(e.Key, `["`) || e.Name == "" {
+			t.Errorf("an entry of the state: %+v", e)
+		}
+	}
+
+	changed := w.file("changed.yaml", strings.Replace(spec, "sum(mag)", "max(mag)", 1))
+	o := w.run("operator", "update", changed)
+	if o.code == exitOK || !strings.Contains(o.err, "total: dropped") {
+		t.Errorf("state was dropped unasked: %+v", o)
+	}
+	if s := w.must("operator", "state", "sums", "us"); !strings.Contains(s, "total") {
+		t.Errorf("state is gone after an update that was not confirmed: %s", s)
+	}
+	w.must("operator", "update", changed, "--yes")
+}
+
+// operator top gives programs all there is, each time.
+func TestOperatorTopForPrograms(t *testing.T) {
+	w := newWorld(t)
+	w.must("topic", "create", "QUAKES")
+	w.must("topic", "create", "BIG")
+	w.must("operator", "deploy", w.file("op.yaml", operatorFile))
+	b := w.start("operator", "top", "big", "-o", "ndjson", "--every", "100ms")
+	b.until(&b.out, "\n{")
+	line, _, _ := strings.Cut(b.out.String(), "\n")
+	var i client.OperatorInfo
+	if err := json.Unmarshal([]byte(line), &i); err != nil || i.Operator.Name != "big" || len(i.Replicas) != 1 {
+		t.Fatalf("top says %s, %v", line, err)
+	}
+}

@@ -60,7 +60,12 @@ func splitArgs(text string) (callArgs, bool) {
 		}
 		a.plain = append(a.plain, strings.TrimSpace(p))
 	}
-	return a, depth == 0 && quote == 0
+	for _, text := range a.named {
+		if text == "" {
+			return a, false
+		}
+	}
+	return a, depth == 0 && quote == 0 && !slices.Contains(a.plain, "")
 }
 
 // call compiles sum(mag), max(x, by: y), top(3, by: mag, of: this).
@@ -84,7 +89,7 @@ func (c *compiler) call(f Field, in *outlet) (steps.Aggregate, bool) {
 	}
 	args, ok := splitArgs(m[2])
 	if !ok || !c.callForm(&agg, &args) {
-		c.problem(at, "%s: %s", f.Expr.Text, help)
+		c.problem(at, "%s is not how %s is called: %s", f.Expr.Text, agg.Func, help)
 		return agg, false
 	}
 	place := func(text string) Expr {

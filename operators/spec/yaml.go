@@ -36,6 +36,8 @@ func inside(n *yaml.Node) Pos {
 
 var yamlLine = regexp.MustCompile(`line (\d+): (.*)`)
 
+var yamlParser = regexp.MustCompile(`^did not find expected ([',-]|key|node content|<)`)
+
 // document reads the one document of a file.
 func (d *reader) document(text []byte) *yaml.Node {
 	if len(text) > FileMax {
@@ -53,6 +55,9 @@ func (d *reader) document(text []byte) *yaml.Node {
 		if m := yamlLine.FindStringSubmatch(err.Error()); m != nil {
 			p.Line, _ = strconv.Atoi(m[1])
 			what = m[2]
+			if yamlParser.MatchString(what) {
+				p.Line++ // what isn't found while parsing is told with lines counted from 0
+			}
 		}
 		if strings.Contains(what, "mapping values are not allowed") {
 			what += "; a text with a colon and a space in it must be quoted: 'max(place, by: mag)'"
@@ -293,6 +298,10 @@ func (d *reader) fields(to *[]Field, want string) func(n *yaml.Node) {
 		seen := map[string]bool{}
 		for i := 0; i+1 < len(n.Content); i += 2 {
 			f := Field{Name: n.Content[i].Value}
+			if v := n.Content[i+1]; v.Tag == "!!null" && strings.Count(f.Name, ")") > strings.Count(f.Name, "(") {
+				d.problem(at(n.Content[i]), "%s %s has no expression: in braces, one with a comma in it must be quoted: {strongest: 'max(place, by: mag)'}", want, f.Name)
+				continue
+			}
 			d.expr(&f.Expr, want+" "+f.Name)(n.Content[i+1])
 			if seen[f.Name] {
 				d.problem(at(n.Content[i]), "%s is there twice", f.Name)

@@ -175,6 +175,11 @@ func (to *inbound) message(r *cursor, mt *matcher, src *chunk, client *ClientInf
 	case matchAgain:
 		to.st.deliverAgain(m, &o, queues)
 	default:
+		if flags&flagAnswer != 0 && len(m.plain)+len(m.handlers) == 0 {
+			for i := range m.groups {
+				to.st.member(m, &m.groups[i], &o)
+			}
+		}
 		if left := to.st.deliverHere(m, &o, flags&flagPlain != 0, queues); len(left) > 0 && flags&flagReturned == 0 {
 			to.giveBack(&o, left, ident)
 		}

@@ -35,6 +35,7 @@ const (
 	flagRouted               // routed by another subject
 	flagClient               // published by the client named, not by the broker itself
 	flagReturned             // came back from another node before
+	flagAnswer               // to whoever asked there: without a queue, or else of any
 )
 
 const (
@@ -100,6 +101,31 @@ func (st *stager) toRemotes(all []*remoteStage, o *outgoing, picks []pick) (n in
 	return n
 }
 
+// reaches tells whether somebody without a queue is known to listen on a node.
+func (m *match) reaches(node string) bool {
+	for _, g := range m.remotes {
+		if g.target.name == node {
+			return true
+		}
+	}
+	return false
+}
+
+// answerTo stages an answer for the node that the request came from, which knows who asked.
+// known tells whether members of queue groups have got it already.
+func (st *stager) answerTo(node string, o *outgoing, known bool) {
+	c := st.srv.joined()
+	if c == nil {
+		return
+	}
+	r := c.Peer(node)
+	if r == nil || r.gone.Load() {
+		return
+	}
+	o.answer = !known
+	st.far(st.remoteStageFor(r), o, true, nil)
+}
+
 // far stages o for one peer.
 func (st *stager) far(g *remoteStage, o *outgoing, plain bool, picks []pick) {
 	if o.Tail == nil {
@@ -146,6 +172,9 @@ func (st *stager) appendFar(b []byte, g *remoteStage, o *outgoing, plain bool, p
 	}
 	if o.returned {
 		flags |= flagReturned
+	}
+	if o.answer {
+		flags |= flagAnswer
 	}
 	queues := uint64(0)
 	for _, p := range picks {

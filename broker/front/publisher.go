@@ -42,6 +42,22 @@ func (p *Publisher) Deliver(to, subject, reply string, header, payload []byte) b
 	return ok
 }
 
+// Answer stages an answer to those who listen to reply. Topics never capture it. Where the
+// request came from another node, node is its name, and the answer goes there even when
+// this node hasn't heard that anybody listens there: a client that subscribes and then asks
+// must get it, but the request may have taken a way on which it overtook the interest.
+func (p *Publisher) Answer(node, reply string, header, payload []byte) {
+	m := p.mt.find(bytesOf(reply))
+	o := newOutgoing(bytesOf(reply), nil, header, payload)
+	known := node == "" || m.reaches(node)
+	queues := len(m.groups) > 0
+	p.st.deliver(m, &o)
+	if !known {
+		p.st.answerTo(node, &o, queues)
+	}
+	p.limit()
+}
+
 // Tell stages a message that a topic has already for those who listen to its subject. It
 // counts as published; no topic captures it again. It reports whether anybody listens. The
 // bytes are copied.

@@ -9,6 +9,9 @@ type Cluster interface {
 	InterestChanged()
 	// Tell passes on at once what changed, before something that may be answered.
 	Tell()
+	// Peer returns another node as a receiver, also when nothing is known yet of what is
+	// listened to there; nil when it isn't connected.
+	Peer(name string) *Remote
 	// AccountAdded: the account was made (again), after the start or by a reload.
 	AccountAdded(a *Account)
 	// AddressChanged: what ConnectURLs returns may be something else, or clients are

@@ -126,6 +126,7 @@ type outgoing struct {
 	route    []byte      // the subject it is routed by, where that isn't Subject
 	src      *chunk      // the read buffer that Tail is in, if it may be referred to
 	returned bool        // it came back from a peer that had no member of its queue
+	answer   bool        // to a client of the node it is sent to, as far as is known
 	borrowed bool        // the bytes live until the batch ends, not just during the call
 	scratch  bool        // Tail is stager.scratch
 	bareOK   bool        // stager.bare holds the tail without header

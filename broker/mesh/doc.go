@@ -9,7 +9,9 @@
 // one chunk. Interest and messages share one ordered channel, so the interest in
 // a reply is there before the request.
 //
-// Messages captured by topics don't come this way: see package state.
+// Messages captured by topics don't come this way: see package state. They may be
+// answered before the interest in the reply is known where their group is led: then the
+// answer goes to the node that they came from (front.Publisher.Answer).
 //
 // # Bounds
 //

@@ -120,11 +120,7 @@ func (m *Mesh) Routes() []Route {
 		r.InMsgs, r.InBytes = l.in.msgs.Load(), l.in.bytes.Load()
 		r.OutMsgs, r.OutBytes = l.out.msgs.Load(), l.out.bytes.Load()
 		r.Pending, r.Dropped = l.queued(), l.dropped.Load()
-		l.receiving.Lock()
-		if l.remote != nil {
-			r.Subscriptions = l.remote.Subscriptions()
-		}
-		l.receiving.Unlock()
+		r.Subscriptions = l.remote.Load().Subscriptions()
 		all = append(all, r)
 	}
 	return all

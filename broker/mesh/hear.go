@@ -211,10 +211,7 @@ func (l *link) enter(key heardKey, h *heard) {
 		l.m.unknownAccount(key.account)
 		return
 	}
-	if l.remote == nil {
-		l.remote = front.NewRemote(l.name, l)
-	}
-	h.interest = a.AddRemote(l.remote, key.subject, key.queue, h.weight)
+	h.interest = a.AddRemote(l.remote.Load(), key.subject, key.queue, h.weight)
 }
 
 // unknownAccount warns, once for each.
@@ -241,6 +238,18 @@ func (h *hooks) InterestChanged() {
 
 // Tell implements front.Cluster.
 func (h *hooks) Tell() { (*Mesh)(h).tell() }
+
+// Peer implements front.Cluster.
+func (h *hooks) Peer(name string) *front.Remote {
+	m := (*Mesh)(h)
+	m.mu.Lock()
+	l := m.peers[name]
+	m.mu.Unlock()
+	if l == nil {
+		return nil
+	}
+	return l.remote.Load()
+}
 
 // AccountAdded implements front.Cluster.
 func (h *hooks) AccountAdded(a *front.Account) {

@@ -38,6 +38,9 @@ type link struct {
 	stuckAt atomic.Int64 // what it had taken, plus 1, when a wait for it was in vain
 	in, out counters
 	dropped atomic.Int64
+	// remote is the peer as a receiver: another one for each connection. It is replaced
+	// while receiving is held.
+	remote atomic.Pointer[front.Remote]
 
 	sending sync.Mutex // what goes over the channel, in one piece each
 	pushed  atomic.Int64
@@ -45,7 +48,6 @@ type link struct {
 	// receiving is held while a chunk is handled, and while what the peer told is
 	// forgotten.
 	receiving sync.Mutex
-	remote    *front.Remote // nil while it has no interest
 	inbound   *front.Inbound
 	heard     map[heardKey]*heard
 	round     uint64 // of full tellings
@@ -63,6 +65,7 @@ func (c *counters) add(msgs, bytes int) {
 
 func newLink(m *Mesh, name string) *link {
 	l := &link{m: m, name: name, heard: map[heardKey]*heard{}, holds: map[uint64]bool{}}
+	l.remote.Store(front.NewRemote(name, l))
 	l.inbound = m.srv.NewInbound(name, m.unknownAccount)
 	return l
 }

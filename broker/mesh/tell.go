@@ -195,11 +195,7 @@ func (l *link) down() {
 	l.receiving.Lock()
 	defer l.receiving.Unlock()
 	l.partial, l.missing = nil, 0
-	if l.remote == nil {
-		return
-	}
-	l.m.srv.Gone(l.remote)
-	l.remote = nil
+	l.m.srv.Gone(l.remote.Swap(front.NewRemote(l.name, l)))
 	for _, h := range l.heard {
 		h.end()
 	}

@@ -102,7 +102,7 @@ func (a *acker) ackAll(b *batch, res *results) {
 		reply := replies[w.reply : w.reply+w.length]
 		r := &res.publishes[w.publish]
 		if r.Fault != nil && r.Fault.ErrCode == faultTopicNotFound.ErrCode {
-			to.Deliver(reply, reply, "", noResponders, nil)
+			to.Answer(w.node, reply, noResponders, nil)
 			continue
 		}
 		if w.batch != nil {
@@ -112,7 +112,7 @@ func (a *acker) ackAll(b *batch, res *results) {
 		if w.batch != nil && r.Fault == nil {
 			a.scratch = appendBatchAck(a.scratch, w.batch)
 		}
-		to.Deliver(reply, reply, "", nil, a.scratch)
+		to.Answer(w.node, reply, nil, a.scratch)
 	}
 }
 
@@ -130,11 +130,11 @@ func (a *acker) refuseAll(b *batch, f *topics.Fault) {
 		}
 		to, reply := a.of(w.account), replies[w.reply:w.reply+w.length]
 		if f == nil {
-			to.Deliver(reply, reply, "", noResponders, nil)
+			to.Answer(w.node, reply, noResponders, nil)
 			continue
 		}
 		a.scratch = appendPubAck(a.scratch[:0], w.topic, a.domain, &topics.PublishResult{Fault: f})
-		to.Deliver(reply, reply, "", nil, a.scratch)
+		to.Answer(w.node, reply, nil, a.scratch)
 	}
 }
 

@@ -129,7 +129,7 @@ func withField(block []byte, key, value string) []byte {
 
 // stage takes a message of an atomic batch, or says why not. The queue's mu is
 // held.
-func (q *queue) stage(t *Topic, m *front.Captured, id string) *topics.Fault {
+func (q *queue) stage(t *Topic, m *front.Captured, node, id string) *topics.Fault {
 	cfg := t.Config()
 	size := len(m.Header) + len(m.Payload)
 	switch {
@@ -196,14 +196,14 @@ func (q *queue) stage(t *Topic, m *front.Captured, id string) *topics.Fault {
 		s.bytes += len(b.records)
 	}
 	if commit == "" {
-		q.tell(t, m.Account, string(m.Reply), nil) // it is staged
+		q.tell(t, m.Account, node, string(m.Reply), nil) // it is staged
 		return nil
 	}
 	s.remove(k, b)
 	if marker {
 		b.end()
 	}
-	q.commit(b, m, &batchAck{id, count})
+	q.commit(b, m, node, &batchAck{id, count})
 	return nil
 }
 
@@ -223,7 +223,7 @@ func (b *staged) end() {
 }
 
 // commit moves a batch into the entry that is being gathered.
-func (q *queue) commit(s *staged, m *front.Captured, ack *batchAck) {
+func (q *queue) commit(s *staged, m *front.Captured, node string, ack *batchAck) {
 	b := q.open
 	b.buf = topics.AppendRecord(b.buf, topics.RecordAtomic, binary.LittleEndian.AppendUint32(nil, uint32(len(s.starts))))
 	b.submits = append(b.submits, nil)
@@ -237,7 +237,7 @@ func (q *queue) commit(s *staged, m *front.Captured, ack *batchAck) {
 	b.publishes += uint32(len(s.starts))
 	b.records += uint32(len(s.starts))
 	if len(m.Reply) > 0 && !s.topic.noAck.Load() {
-		b.wait(wait{topic: s.topic, account: m.Account, publish: b.publishes - 1, batch: ack}, m.Reply)
+		b.wait(wait{topic: s.topic, account: m.Account, node: node, publish: b.publishes - 1, batch: ack}, m.Reply)
 	}
 }
 

@@ -55,6 +55,7 @@ type wait struct {
 	place   uint64    // of the message in the fast batch
 	topic   *Topic
 	account *front.Account
+	node    string // it was forwarded by; "" for this one
 	publish uint32 // which publish of the entry, from 0
 	reply   uint32 // where its reply subject starts in batch.replies
 	length  uint32
@@ -211,7 +212,7 @@ type origin struct {
 
 // captureFrom appends publishes. The queue's mu is held.
 func (q *queue) captureFrom(messages []front.Captured, o origin) bool {
-	from := o.from
+	from, node := o.from, o.from.name()
 	for (len(q.open.buf) >= 2*q.cap || q.fasts.held >= 2*q.cap || q.again.full(messages) || q.full && !q.stalled()) && !q.closed {
 		q.room.Wait()
 	}
@@ -245,11 +246,11 @@ func (q *queue) captureFrom(messages []front.Captured, o origin) bool {
 			continue
 		}
 		if bytes.HasSuffix(m.Reply, fastSuffix) {
-			q.tellFault(at, m, q.fast(at, m))
+			q.tellFault(at, m, node, q.fast(at, m, node))
 			continue
 		}
 		if id, ok := isBatched(m.Header); ok {
-			q.tellFault(at, m, q.stage(at, m, id))
+			q.tellFault(at, m, node, q.stage(at, m, node, id))
 			continue
 		}
 		p := topics.Publish{Topic: m.Topic, Subject: m.Subject, Header: m.Header, Payload: m.Payload}
@@ -263,7 +264,7 @@ func (q *queue) captureFrom(messages []front.Captured, o origin) bool {
 		b.buf = topics.AppendPublish(b.buf, &p)
 		b.run(start, m, from)
 		if len(m.Reply) > 0 && !at.noAck.Load() {
-			b.wait(wait{topic: at, account: m.Account, publish: b.publishes}, m.Reply)
+			b.wait(wait{topic: at, account: m.Account, node: node, publish: b.publishes}, m.Reply)
 		}
 		b.publishes++
 		b.records++

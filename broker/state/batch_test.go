@@ -75,6 +75,10 @@ func (b *queueBench) Deliver(to, _, _ string, header, payload []byte) bool {
 	return true
 }
 
+func (b *queueBench) Answer(_, reply string, header, payload []byte) {
+	b.Deliver(reply, reply, "", header, payload)
+}
+
 func (b *queueBench) Flush() { b.flush++ }
 
 func newQueueBench(t *testing.T, cap int) *queueBench {

@@ -23,6 +23,10 @@ type window struct {
 
 func (w *window) Deliver(_, _, _ string, _, _ []byte) bool { w.fresh++; return true }
 
+func (w *window) Answer(_, reply string, header, payload []byte) {
+	w.Deliver(reply, reply, "", header, payload)
+}
+
 func (w *window) Flush() {
 	w.mu.Lock()
 	w.acked += w.fresh

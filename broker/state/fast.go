@@ -83,6 +83,7 @@ type fast struct {
 	key     batchKey
 	topic   *Topic
 	account *front.Account
+	node    string // its publisher's
 	gapOK   bool
 	most    uint16 // every is at most this: the publisher's wish
 	every   uint16 // an acknowledgement comes every so many messages
@@ -161,7 +162,7 @@ func (s *fastBatches) pace(f *fast) uint16 {
 	return min(uint16(max(fastEvery/max(s.per[f.key.topic], 1), 1)), f.most)
 }
 
-func (s *fastBatches) begin(t *Topic, m *front.Captured, o *fastOp) (*fast, *topics.Fault) {
+func (s *fastBatches) begin(t *Topic, m *front.Captured, node string, o *fastOp) (*fast, *topics.Fault) {
 	if s.per[t.id] >= s.limits.FastPerTopic {
 		return nil, faultFastInFlight
 	}
@@ -172,7 +173,7 @@ func (s *fastBatches) begin(t *Topic, m *front.Captured, o *fastOp) (*fast, *top
 	if s.open == nil {
 		s.open, s.per = map[batchKey]*fast{}, map[topics.TopicID]int{}
 	}
-	f := &fast{key: batchKey{t.id, o.id}, topic: t, account: m.Account, gapOK: o.gapOK, most: o.every}
+	f := &fast{key: batchKey{t.id, o.id}, topic: t, account: m.Account, node: node, gapOK: o.gapOK, most: o.every}
 	s.open[f.key] = f
 	s.per[t.id]++
 	if f.every = min(fastEvery, f.most); s.per[t.id] > 1 {
@@ -183,7 +184,7 @@ func (s *fastBatches) begin(t *Topic, m *front.Captured, o *fastOp) (*fast, *top
 
 // fast takes what a message with such a reply subject asks for, or says why not.
 // The queue's mu is held.
-func (q *queue) fast(t *Topic, m *front.Captured) *topics.Fault {
+func (q *queue) fast(t *Topic, m *front.Captured, node string) *topics.Fault {
 	cfg := t.Config()
 	switch {
 	case cfg.Sealed:
@@ -208,7 +209,7 @@ func (q *queue) fast(t *Topic, m *front.Captured) *topics.Fault {
 			return faultFastUnknown
 		}
 		var fault *topics.Fault
-		if f, fault = s.begin(t, m, &o); fault != nil {
+		if f, fault = s.begin(t, m, node, &o); fault != nil {
 			return fault
 		}
 		q.nudge()
@@ -226,7 +227,7 @@ func (q *queue) fast(t *Topic, m *front.Captured) *topics.Fault {
 		return nil // the PubAck is under way
 	}
 	if o.place != f.last+1 {
-		q.tell(t, f.account, reply, gapBody(f.last+1, o.place))
+		q.tell(t, f.account, f.node, reply, gapBody(f.last+1, o.place))
 		if !f.gapOK || o.place <= f.last {
 			f.committed, f.reply = true, reply
 			q.fastDone(f)
@@ -244,7 +245,7 @@ func (q *queue) fast(t *Topic, m *front.Captured) *topics.Fault {
 	f.last = o.place
 	f.committed = o.op == fastCommit
 	if o.place == 1 && !f.committed {
-		q.tell(t, f.account, reply, flowBody(0, f.every))
+		q.tell(t, f.account, f.node, reply, flowBody(0, f.every))
 	}
 	p := topics.Publish{Topic: t.id, Subject: t.mapped(m.Subject), Header: m.Header, Payload: m.Payload}
 	if f.waits(q) {
@@ -289,7 +290,7 @@ func (q *queue) fastPublish(f *fast, reply string, place uint64, record func([]b
 func (q *queue) fastPing(f *fast, o *fastOp, reply string) {
 	f.reply = reply
 	if o.place > f.last && !f.committed {
-		q.tell(f.topic, f.account, reply, gapBody(f.last+1, o.place+1))
+		q.tell(f.topic, f.account, f.node, reply, gapBody(f.last+1, o.place+1))
 		if !f.gapOK {
 			f.committed = true
 			if q.fastDone(f) {
@@ -303,7 +304,7 @@ func (q *queue) fastPing(f *fast, o *fastOp, reply string) {
 			}
 		}
 	}
-	q.tell(f.topic, f.account, reply, flowBody(f.acked, f.every))
+	q.tell(f.topic, f.account, f.node, reply, flowBody(f.acked, f.every))
 }
 
 // settled notes that nothing of the batch is under way: its places so far are
@@ -328,7 +329,7 @@ func (q *queue) fastFlow(f *fast) bool {
 	case f.every > most:
 		f.every = max(f.every/2, most)
 	}
-	q.tell(f.topic, f.account, f.reply, flowBody(f.acked, f.every))
+	q.tell(f.topic, f.account, f.node, f.reply, flowBody(f.acked, f.every))
 	return true
 }
 
@@ -341,7 +342,7 @@ func (q *queue) fastDone(f *fast) bool {
 	}
 	q.fasts.remove(f)
 	body := appendPubAck(nil, f.topic, q.domain, &topics.PublishResult{Sequence: f.seq})
-	q.tell(f.topic, f.account, f.reply, appendBatchAck(body, &batchAck{f.key.id, f.last}))
+	q.tell(f.topic, f.account, f.node, f.reply, appendBatchAck(body, &batchAck{f.key.id, f.last}))
 	return true
 }
 
@@ -415,10 +416,10 @@ func (q *queue) fastResult(f *fast, place uint64, r *topics.PublishResult) {
 	}
 	if !f.gapOK && place == 1 && f.last == 1 {
 		q.fasts.remove(f)
-		q.tell(f.topic, f.account, f.reply, appendPubAck(nil, f.topic, "", r))
+		q.tell(f.topic, f.account, f.node, f.reply, appendPubAck(nil, f.topic, "", r))
 		return
 	}
-	q.tell(f.topic, f.account, f.reply, errorBody(place, r.Fault))
+	q.tell(f.topic, f.account, f.node, f.reply, errorBody(place, r.Fault))
 	switch {
 	case !f.gapOK: // it ends here
 		q.fasts.release(f)

@@ -47,6 +47,10 @@ func (f *fleet) Deliver(to, _, _ string, header, payload []byte) bool {
 	return true
 }
 
+func (f *fleet) Answer(_, reply string, header, payload []byte) {
+	f.Deliver(reply, reply, "", header, payload)
+}
+
 func (f *fleet) Flush() {}
 
 // fleetsInShort are the tests of several nodes that run in short mode too, which is how

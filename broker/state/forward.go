@@ -25,6 +25,10 @@ import (
 // goes first, by number. A node that doesn't echo soon is not waited for; what it sends
 // back later is refused, and can't be taken by it later, since its term is over.
 //
+// A group's channel is not that of the changes of interest, so the leader may store and
+// answer a message before it has heard that its publisher listens. Each wait keeps the node
+// that sent the parcel, which gets the answer in any case.
+//
 // What is captured where the leader is comes back in the same way (handback.go), and when
 // a topic leaves the group, what is here of it goes to its limbo (limbo.go).
 //
@@ -127,7 +131,7 @@ func (f *forwarder) returned(s *sender, data []byte) {
 	f.mu.Lock()
 	if f.sent != s.node || s.epoch != f.epoch || f.closed || s.tries >= forwardTriesMax {
 		f.mu.Unlock()
-		f.c.refuse(data)
+		f.c.refuse("", data)
 		return
 	}
 	defer f.mu.Unlock()
@@ -261,7 +265,7 @@ func (f *forwarder) deliver(ctx context.Context, p *parcel) {
 			}
 		}
 		if time.Since(p.since) > forwardHold {
-			f.c.refuse(p.data)
+			f.c.refuse("", p.data)
 			return
 		}
 		f.c.pause(ctx, 50*time.Millisecond)

@@ -115,7 +115,7 @@ func (l *limbo) add(m *front.Captured, from *sender, via *parcel) bool {
 	if l.bytes >= forwardBytesMax && via == nil { // a forwarder has its own bound
 		p := &parcel{}
 		p.append(m)
-		l.s.spawn(func() { l.s.cl.refuse(p.data) })
+		l.s.spawn(func() { l.s.cl.refuse(from.name(), p.data) })
 		return true
 	}
 	var p *parcel
@@ -304,7 +304,7 @@ func (l *limbo) giveOther() bool {
 	rest := &parcel{}
 	switch {
 	case l.t.Gone(), time.Since(p.since) > forwardHold:
-		l.s.cl.refuse(p.data)
+		l.s.cl.refuse(p.from.node, p.data)
 	case !leads:
 		l.s.cl.giveBack(p.from, p.data)
 	case at == g && l.t.held.Load():
@@ -354,7 +354,7 @@ func (l *limbo) giveOwn() bool {
 	r, rest := g.local.Load(), &parcel{}
 	switch {
 	case l.t.Gone(), time.Since(p.since) > forwardHold:
-		l.s.cl.refuse(p.data)
+		l.s.cl.refuse("", p.data)
 	case l.t.held.Load() || leader == "":
 		return false
 	case leader != l.s.cl.me || !g.forward.idle():

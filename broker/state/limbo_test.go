@@ -22,6 +22,10 @@ func (m *meanwhile) Deliver(to, _, _ string, _, _ []byte) bool {
 	return true
 }
 
+func (m *meanwhile) Answer(_, reply string, header, payload []byte) {
+	m.Deliver(reply, reply, "", header, payload)
+}
+
 func (m *meanwhile) Flush() {}
 
 // TestWhatComesWhileALimboGivesIsAnswered has a message come for a topic just while what

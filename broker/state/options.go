@@ -64,6 +64,10 @@ type Replier interface {
 	// Deliver sends a message to those who listen to `to`, shown as subject. The
 	// bytes are the caller's again on return.
 	Deliver(to, subject, reply string, header, payload []byte) bool
+	// Answer sends an answer to those who listen to reply. node is the node whose client
+	// asks, "" for this one: it gets the answer even if this node hasn't heard yet that
+	// anybody listens there. The bytes are the caller's again on return.
+	Answer(node, reply string, header, payload []byte)
 	// Flush hands over what was staged.
 	Flush()
 }

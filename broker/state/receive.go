@@ -21,6 +21,14 @@ type sender struct {
 	tries   byte
 }
 
+// name is the sender's node; "" for what was captured here.
+func (s *sender) name() string {
+	if s == nil {
+		return ""
+	}
+	return s.node
+}
+
 const parcelHead = 20 // bytes before a parcel that is sent
 
 // sendPieces sends a parcel in pieces that bear some flags.
@@ -62,8 +70,9 @@ func (g *Group) captureParcel(data []byte, from *sender, via *parcel) bool {
 	return len(messages) == 0 || r.queue.capture(messages, origin{from: from, via: via})
 }
 
-// refuse tells the publishers of a parcel that nobody takes their messages.
-func (c *cluster) refuse(data []byte) {
+// refuse tells the publishers of a parcel, which came from a node ("" for this one), that
+// nobody takes their messages.
+func (c *cluster) refuse(node string, data []byte) {
 	if c.s.o.Replier == nil {
 		return
 	}
@@ -77,7 +86,7 @@ func (c *cluster) refuse(data []byte) {
 			r = c.s.o.Replier(m.Account)
 			repliers[m.Account] = r
 		}
-		r.Deliver(string(m.Reply), string(m.Reply), "", noResponders, nil)
+		r.Answer(node, string(m.Reply), noResponders, nil)
 	}
 	for _, r := range repliers {
 		r.Flush()
@@ -94,7 +103,7 @@ func (c *cluster) giveBack(s *sender, data []byte) {
 // sendBack sends a parcel back to where it was captured.
 func (c *cluster) sendBack(s *sender, data []byte) {
 	if c.sendPieces(s.node, s.channel, chunkReturned|s.tries<<chunkTries, s, data) != nil {
-		c.refuse(data)
+		c.refuse(s.node, data)
 	}
 }
 

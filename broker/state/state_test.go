@@ -42,6 +42,10 @@ func (n *node) Deliver(to, _, _ string, header, payload []byte) bool {
 	return true
 }
 
+func (n *node) Answer(_, reply string, header, payload []byte) {
+	n.Deliver(reply, reply, "", header, payload)
+}
+
 func (n *node) Flush() {}
 
 // open opens and starts a State in dir; it is closed with the test.

@@ -13,21 +13,22 @@ import (
 // refused.
 type told struct {
 	account *front.Account
+	node    string // whose client asked; "" for this one
 	reply   string
 	body    []byte
 }
 
 // tell has an answer sent to a publisher, once the queue's mu is free.
-func (q *queue) tell(t *Topic, account *front.Account, reply string, body []byte) {
+func (q *queue) tell(t *Topic, account *front.Account, node, reply string, body []byte) {
 	if reply != "" && !t.noAck.Load() {
-		q.tells = append(q.tells, told{account, reply, body})
+		q.tells = append(q.tells, told{account, node, reply, body})
 	}
 }
 
 // tellFault has a refusal sent, if there is one.
-func (q *queue) tellFault(t *Topic, m *front.Captured, f *topics.Fault) {
+func (q *queue) tellFault(t *Topic, m *front.Captured, node string, f *topics.Fault) {
 	if f != nil {
-		q.tell(t, m.Account, string(m.Reply), appendPubAck(nil, t, "", &topics.PublishResult{Fault: f}))
+		q.tell(t, m.Account, node, string(m.Reply), appendPubAck(nil, t, "", &topics.PublishResult{Fault: f}))
 	}
 }
 
@@ -55,7 +56,7 @@ func (t *teller) send(list []told) {
 			r = t.replier(s.account)
 			t.repliers[s.account] = r
 		}
-		r.Deliver(s.reply, s.reply, "", nil, s.body)
+		r.Answer(s.node, s.reply, nil, s.body)
 		touched[s.account] = r
 	}
 	for _, r := range touched {

@@ -13,6 +13,7 @@ import (
 type OperatorRequest struct {
 	Name  string `json:"name,omitempty"`
 	Spec  string `json:"spec,omitempty"`    // DEPLOY, UPDATE: the file
+	File  string `json:"file,omitempty"`    // DEPLOY, UPDATE: its name, which errors are told with
 	Reset bool   `json:"reset,omitempty"`   // UPDATE: begin with no state
 	Dry   bool   `json:"dry_run,omitempty"` // DEPLOY, UPDATE: only say what would be done
 	Skip  bool   `json:"skip,omitempty"`    // RESUME: pass over the record in front of which it stopped

@@ -7,7 +7,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/heraldmq/herald/broker/front"
 	"github.com/heraldmq/herald/broker/state"
@@ -20,6 +22,7 @@ import (
 type Request struct {
 	Name  string `json:"name,omitempty"`
 	Spec  string `json:"spec,omitempty"`  // DEPLOY, UPDATE: the YAML file
+	File  string `json:"file,omitempty"`  // DEPLOY, UPDATE: its name, for what is wrong with it
 	Reset bool   `json:"reset,omitempty"` // UPDATE: begin with no state
 	Dry   bool   `json:"dry_run,omitempty"`
 	Skip  bool   `json:"skip,omitempty"` // RESUME: pass the record over in front of which it stopped
@@ -64,11 +67,22 @@ type Deployed struct {
 	Steps    map[string]string   `json:"steps,omitempty"`
 }
 
+// fileless begins each line of what is wrong with a spec (Options.Compile).
+var fileless = regexp.MustCompile(`(?m)^operator(:\d+:\d+: )`)
+
+// wrongIn is what is wrong with a spec, by line and column of the file it was in.
+func wrongIn(file string, err error) string {
+	if file == "" {
+		return err.Error()
+	}
+	return fileless.ReplaceAllString(err.Error(), strings.ReplaceAll(file, "$", "$$")+"$1")
+}
+
 // plan checks a spec against what there is, and says where the operator lives.
 func (s *service) plan(ctx context.Context, account string, r *Request, ids map[string]uint16) (*graph.Graph, *catalogue.Operator, error) {
 	g, err := s.e.o.Compile(account, []byte(r.Spec), ids)
 	if err != nil {
-		return nil, nil, refuse(400, "%v", err)
+		return nil, nil, refuse(400, "%s", wrongIn(r.File, err))
 	}
 	o := &catalogue.Operator{
 		Account: account, Name: g.Name, Version: g.Version, Spec: g.JSON, Digest: hex.EncodeToString(g.Digest[:]),

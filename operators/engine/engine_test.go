@@ -383,6 +383,27 @@ func TestBounds(t *testing.T) {
 	}
 }
 
+// An input that has more than what is in the batch isn't idle, however long it gave nothing.
+func TestAnInputWithRecordsWaitingIsNotIdle(t *testing.T) {
+	g := counting(graph.Skip)
+	g.Time.IdleAfter = 30 * time.Second
+	i := open(t, g, state.NewMemory())
+	for n, at := range []stream.Time{1000, 1100} {
+		m := topics.Message{Sequence: topics.Sequence(n + 1), Payload: []byte(`{"k":"k","at":995,"v":1}`)}
+		s, _, err := i.Run(engine.Batch{Clock: at * second, Arrivals: []engine.Arrival{{Message: &m}}, Waiting: func(in int) bool { return in == 1 }})
+		if err != nil || s == nil || len(s.Flips) != 0 {
+			t.Fatalf("step %+v, %v", s, err)
+		}
+		if err := i.Commit(s.Seq); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, _, err := i.Run(engine.Batch{Clock: 1101 * second})
+	if err != nil || s == nil || len(s.Flips) != 1 || s.Flips[0].Input != 1 {
+		t.Errorf("nothing waits for it any more: %+v, %v", s, err)
+	}
+}
+
 // A step that does nothing isn't made; a clock that passes a decision makes one.
 func TestIdleMakesNoSteps(t *testing.T) {
 	g := counting(graph.Skip)

@@ -33,7 +33,7 @@ func (a *app) operatorDeploy(use, verb, short string) *cobra.Command {
 		if err != nil {
 			return fmt.Errorf("read operator: %w", err)
 		}
-		r.Spec = string(text)
+		r.Spec, r.File = string(text), args[0]
 		c, err := a.connect(cmd)
 		if err != nil {
 			return err

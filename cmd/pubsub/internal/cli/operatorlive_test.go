@@ -66,6 +66,15 @@ outputs: [{topic: SUMS, key: n}]
 	w.must("operator", "update", changed, "--yes")
 }
 
+// What only the broker can find wrong with a file is told with its name, line and column.
+func TestWhatTheBrokerFindsWrongInAFile(t *testing.T) {
+	w := newWorld(t)
+	file := w.file("op.yaml", strings.Replace(operatorFile, "filter: mag >= 4.5", "process: none", 1))
+	if o := w.run("operator", "deploy", file); o.code == exitOK || !strings.Contains(o.err, file+":4:19: no process function none") {
+		t.Errorf("deployed: %+v", o)
+	}
+}
+
 // operator top gives programs all there is, each time.
 func TestOperatorTopForPrograms(t *testing.T) {
 	w := newWorld(t)

@@ -82,7 +82,8 @@ const acksWantedMost = 16384
 
 // Ack takes what an account's client published to $JS.ACK.>. When reply is set
 // the sender is answered once the acknowledgement is durable. It reports false
-// when the consumer isn't here. The bytes are the caller's again on return.
+// when the consumer isn't here, or no more: another leader has it by now, or has soon. The
+// bytes are the caller's again on return.
 func (e *Engine) Ack(account string, subject, reply, body []byte) bool {
 	a, ok := parseAck(subject)
 	if !ok {
@@ -92,8 +93,7 @@ func (e *Engine) Ack(account string, subject, reply, body []byte) bool {
 	if r == nil {
 		return false
 	}
-	r.acknowledge(&a, reply, body)
-	return true
+	return r.acknowledge(&a, reply, body)
 }
 
 // FlowControl takes what was published to $JS.FC.>: a push client has caught up.
@@ -130,14 +130,19 @@ var (
 	verbTerm     = []byte("+TERM")
 )
 
-// acknowledge does what the body of an acknowledgement says.
-func (r *reader) acknowledge(a *ackSubject, reply, body []byte) {
+// acknowledge does what the body of an acknowledgement says; false when the consumer is on
+// its way out here.
+func (r *reader) acknowledge(a *ackSubject, reply, body []byte) bool {
 	now := r.e.o.Now()
 	r.mu.Lock()
 	r.active = now
-	if r.ending.Load() != nil || a.seq > r.c.Delivered().Stream {
+	if r.ending.Load() != nil {
+		r.mu.Unlock()
+		return false
+	}
+	if a.seq > r.c.Delivered().Stream {
 		r.mu.Unlock() // never delivered by this leader: it will be, again
-		return
+		return true
 	}
 	room := r.c.Room()
 	wake := false
@@ -176,6 +181,7 @@ func (r *reader) acknowledge(a *ackSubject, reply, body []byte) {
 	if wake {
 		r.wake()
 	}
+	return true
 }
 
 // overflowing tells whether requests wait for the number of pending

@@ -320,6 +320,26 @@ func TestNewLeaderGoesOnWhereTheOldOneWas(t *testing.T) {
 	})
 }
 
+func TestAnAcknowledgementThatMeetsAConsumerOnItsWayOutIsForTheNextLeader(t *testing.T) {
+	simulate(t, func(t *testing.T, w *world) {
+		w.publish("a")
+		w.consumer("c", topics.ConsumerConfig{})
+		w.pull("c", "in", "1")
+		m := w.want("in", "m1")
+		w.pass(time.Second)
+		a, _ := parseAck([]byte(m[0].reply))
+		found := w.e.readerByName("A", a.stream, a.consumer) // and just then the lead goes
+		w.e.Lead(false)
+		if found.acknowledge(&a, []byte("sync"), nil) || w.e.Ack("A", []byte(m[0].reply), []byte("sync"), nil) {
+			t.Error("taken by who doesn't lead any more")
+		}
+		w.want("sync")
+		w.e.Lead(true)
+		w.ack(m[0], "", "sync")
+		w.want("sync", "")
+	})
+}
+
 func TestUnheardMessageGoesToSomebodyElse(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.consumer("c", topics.ConsumerConfig{})

@@ -2,6 +2,7 @@ package replication
 
 import (
 	"context"
+	"math/rand/v2"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -12,6 +13,9 @@ const (
 	// best placed should be elected before the next one stands.
 	rankEvery = 150 * time.Millisecond
 	rankAsk   = 100 * time.Millisecond
+	// rankSettle lets what the dead leader sent last be stored before logs are compared: two
+	// that compare at different times would both think theirs the longest, and nobody wins.
+	rankSettle = 10 * time.Millisecond
 )
 
 // peerUp is told that a node was connected.
@@ -25,30 +29,61 @@ func (n *Node) peerUp(node string) {
 }
 
 // peerDead is told that the process of a node has ended: whoever it led needn't wait
-// for the heartbeat timeout, which is there to tell slow from dead.
+// for the heartbeat timeout, which is there to tell slow from dead. A group without a
+// leader may be one that another node has already stood for.
 func (n *Node) peerDead(node string) {
 	for _, g := range n.running() {
-		if leader, _ := g.Leader(); leader == node {
-			g.spawn(func() { g.succeed(node) })
+		if leader, _ := g.Leader(); leader == node || leader == "" {
+			g.spawn(func() { g.succeed(node, leader == "") })
 		}
 	}
 }
 
-// succeed stands for election in the place of a dead leader, unless there is another
-// one by then. Of several nodes the one with the longest log goes first.
-func (g *Group) succeed(dead string) {
-	term := g.raft.CurrentTerm()
-	rank := g.rank(dead)
+// succeed stands for election in the place of a dead leader until there is another one, for
+// about as long as it would take without. Of several nodes the one with the longest log
+// goes first. Which one that is may have been misjudged, since what the dead leader sent is
+// still being stored: then the others have the term of one who can't be elected, or two
+// stood at once, and it is tried again. Somebody who has stood already is given time first.
+func (g *Group) succeed(dead string, stood bool) {
+	first := g.raft.CurrentTerm()
+	settle := rankSettle
+	if stood {
+		settle = rankEvery
+	}
+	if !g.wait(settle) {
+		return
+	}
+	for end := time.Now().Add(2 * g.node.cfg.HeartbeatTimeout); time.Now().Before(end); {
+		term := g.raft.CurrentTerm()
+		rank := g.rank(dead)
+		if !g.wait(time.Duration(rank)*rankEvery) || g.succeeded(dead, first) {
+			return
+		}
+		if g.raft.CurrentTerm() == term {
+			g.node.cfg.Log.Info("the leader's process has ended: standing for election", "group", g.id, "leader", dead, "rank", rank, "term", term)
+			g.Campaign()
+		}
+		// Whoever stood is to be left in peace until it leads.
+		if !g.wait(rankEvery+rand.N(rankEvery/2)) || g.succeeded(dead, first) {
+			return
+		}
+	}
+}
+
+// succeeded tells whether there is a leader again, which may be the dead one's next process.
+func (g *Group) succeeded(dead string, first uint64) bool {
+	leader, _ := g.Leader()
+	return leader != "" && (leader != dead || g.raft.CurrentTerm() > first)
+}
+
+// wait returns false if the group is closed meanwhile.
+func (g *Group) wait(d time.Duration) bool {
 	select {
-	case <-time.After(time.Duration(rank) * rankEvery):
+	case <-time.After(d):
+		return true
 	case <-g.stop:
-		return
+		return false
 	}
-	if leader, _ := g.Leader(); leader != dead && leader != "" || g.raft.CurrentTerm() != term {
-		return
-	}
-	g.node.cfg.Log.Info("the leader's process has ended: standing for election", "group", g.id, "leader", dead, "rank", rank)
-	g.Campaign()
 }
 
 // rank returns how many of the other voters are better placed to lead.

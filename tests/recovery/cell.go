@@ -56,7 +56,7 @@ func lean(spec string) string {
 }
 
 const (
-	patience = time.Minute
+	patience = 3 * time.Minute // a large state takes that long to be read on a busy machine
 	keys     = 5
 )
 

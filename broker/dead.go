@@ -43,6 +43,9 @@ func (d *durable) bury(ctx context.Context, b *delivery.Burial) error {
 	if _, err := g.DeclareProducer(ctx, b.ID, 1); err != nil {
 		return err
 	}
+	if err := stillDying(ctx, from, source, b); err != nil {
+		return err // the place is swept up
+	}
 	x := letter(b, to)
 	if g == from {
 		x.Acked = b.Given
@@ -69,6 +72,20 @@ func (d *durable) bury(ctx context.Context, b *delivery.Burial) error {
 		if _, err := g.DeclareProducer(ctx, b.ID, 0); err != nil {
 			d.b.cfg.Log.Debug("The place of a dead letter could not be removed", "subject", b.Subject, "error", err)
 		}
+	}
+	return nil
+}
+
+// stillDying fails where the message has been given up already. A leader that was held up may
+// be one of the past: when its successor has been through all of this, the removal of the
+// place included, the place just made would take the letter once more. After this question
+// either the successor finds this place, or this letter finds none.
+func stillDying(ctx context.Context, from *state.Group, source *state.Topic, b *delivery.Burial) error {
+	if err := from.Linearize(ctx); err != nil {
+		return fmt.Errorf("ask group %d whether the message still waits for its letter: %w", from.ID(), err)
+	}
+	if data := source.Data(); data == nil || len(delivery.Wanted(data, map[uint64]bool{b.ID: true})) == 0 {
+		return fmt.Errorf("another leader has given the message up: %w", replication.ErrNotLeader)
 	}
 	return nil
 }

@@ -151,12 +151,17 @@ func (g *graveyard) dying(letters string) *delivery.Burial {
 	return b
 }
 
-// bury is a leader's attempt that leads until it has been asked as often.
+// bury is the leader's attempt that leads until it has been asked as often.
 func (g *graveyard) bury(b *delivery.Burial, again bool, asked int) error {
 	x := *b
 	x.Again = again
 	x.Leads = func() bool { asked--; return asked >= 0 }
-	return g.nodes[0].durable.Load().bury(g.ctx, &x)
+	for _, n := range g.nodes {
+		if t, ok := n.durable.Load().state.Topic(config.GlobalAccount, "FROM"); ok && t.Group().IsLeader() {
+			return n.durable.Load().bury(g.ctx, &x)
+		}
+	}
+	return replication.ErrNotLeader
 }
 
 func (g *graveyard) places() (n int) {
@@ -237,6 +242,29 @@ func TestAPlaceThatALeaderLeftBehindIsSwept(t *testing.T) {
 		g.sweep()
 		return g.places() == 0
 	})
+}
+
+// TestALeaderOfThePastBuriesNothing: it goes on with a burial that its successor has been
+// through, to the end.
+func TestALeaderOfThePastBuriesNothing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a cluster")
+	}
+	for where, replicas := range map[string]int{"another group": 1, "the same group": 3} {
+		t.Run(where, func(t *testing.T) {
+			g := newGraveyard(t, 3)
+			g.stream("FROM", 3)
+			g.stream("DEAD", replicas)
+			b := g.dying("DEAD")
+			g.until("the successor to bury it", func() bool { return g.bury(b, false, 9) == nil })
+			if err := g.bury(b, false, 9); !errors.Is(err, replication.ErrNotLeader) {
+				t.Errorf("buried once more: %v", err)
+			}
+			if g.stored("DEAD") != 1 || g.pending() != 0 {
+				t.Errorf("%d letters, %d pending, wanted 1 and 0", g.stored("DEAD"), g.pending())
+			}
+		})
+	}
 }
 
 // TestALetterWhoseTopicMovesIsStoredOnce: the letters' topic moves to another group between

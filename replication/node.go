@@ -28,14 +28,15 @@ type Node struct {
 	lock *os.File
 	wal  *wal.Log
 	meters
-	links   links // nil: alone
-	ctx     context.Context
-	cancel  context.CancelFunc
-	stop    chan struct{}
-	asking  sync.WaitGroup // the survey
-	reports reports
-	forming forming
-	pace    pacer // of files that are sent
+	links    links // nil: alone
+	ctx      context.Context
+	cancel   context.CancelFunc
+	stop     chan struct{}
+	starting sync.WaitGroup // groups that are being started
+	asking   sync.WaitGroup // the survey
+	reports  reports
+	forming  forming
+	pace     pacer // of files that are sent
 
 	fatal sync.Once
 	slow  atomic.Int32 // writes that have taken too long, and go on
@@ -277,7 +278,9 @@ func (n *Node) StartGroup(id topics.GroupID, sm StateMachine, o StartOptions) (*
 		return nil, fmt.Errorf("start group %d: it runs already", id)
 	}
 	n.groups[id] = nil
+	n.starting.Add(1)
 	n.mu.Unlock()
+	defer n.starting.Done()
 
 	g, err := n.start(id, sm, o)
 
@@ -320,5 +323,6 @@ func (n *Node) Close() error {
 		closing.Go(func() { errs[i] = g.close() })
 	}
 	closing.Wait()
+	n.starting.Wait() // raft panics when its log is closed while it reads it
 	return errors.Join(errors.Join(errs...), n.wal.Close(), n.lock.Close())
 }

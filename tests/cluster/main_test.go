@@ -158,7 +158,11 @@ func (w *world) leader(s jetstream.Stream) *harness.Node {
 	w.t.Helper()
 	var n *harness.Node
 	w.eventually("a leader", func() bool {
-		i, err := s.Info(w.within())
+		// A question on its way to a node that is killed is lost, and nats.go waits for its answer
+		// for as long as it may.
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		defer cancel()
+		i, err := s.Info(ctx)
 		if err != nil || i.Cluster == nil {
 			return false
 		}

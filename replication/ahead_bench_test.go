@@ -8,7 +8,7 @@ import (
 )
 
 // BenchmarkThreeNodes proposes one entry at a time to a group of three, in turns where
-// entries are sent ahead, where they aren't, and as a raw pwritev and fdatasync of the
+// entries are sent ahead, where they aren't, and as a raw pwrite and fdatasync of the
 // same bytes. It prints the medians. ns/op is all three together.
 func BenchmarkThreeNodes(b *testing.B) {
 	for _, size := range []int{128, 16 << 10, 64 << 10, 256 << 10} {
@@ -46,7 +46,7 @@ func BenchmarkThreeNodes(b *testing.B) {
 					took[i] = append(took[i], time.Since(began))
 				}
 				began := time.Now()
-				if err := raw.Writev([][]byte{data}, off); err != nil {
+				if _, err := raw.WriteAt(data, off); err != nil {
 					b.Fatal(err)
 				}
 				if err := raw.Datasync(); err != nil {

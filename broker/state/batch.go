@@ -94,10 +94,11 @@ func (b *batch) reset() {
 //
 // The rule of group commit: with nothing in flight a batch is proposed at once;
 // with something in flight the next one fills until that comes back, so that its
-// size follows from how long the disk takes; a batch that reaches its cap is
-// proposed beside those in flight, up to their most. What has just been
-// acknowledged is waited for a little, see pace. A publisher that finds twice
-// the cap waiting has to wait itself, which stops its session from reading.
+// size follows from how long the disk takes; a batch that reaches twice its cap is
+// proposed beside those in flight, up to their most: not sooner, since an entry costs much
+// and a byte of it little. What has just been acknowledged is waited for a little, see pace.
+// A publisher that finds twice the cap waiting then has to wait itself, which stops its
+// session from reading.
 //
 // Submit never waits, because it is called from where waiting would stop the
 // group: the delivery engine and the acker. It is refused at sixteen times the cap.
@@ -330,7 +331,7 @@ func (q *queue) submit(kind topics.RecordKind, body []byte, done func(any, error
 
 // proposeMaybeLocked proposes the open batch if it is its turn.
 func (q *queue) proposeMaybeLocked() {
-	if q.open.empty() || q.inFlight >= q.most || q.inFlight > 0 && len(q.open.buf) < q.cap {
+	if q.open.empty() || q.inFlight >= q.most || q.inFlight > 0 && len(q.open.buf) < 2*q.cap {
 		return
 	}
 	b := q.open

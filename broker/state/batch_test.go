@@ -154,16 +154,17 @@ func TestAFullBatchGoesBesideOthersUpToABound(t *testing.T) {
 		for range 2 {
 			b.publish("a", "b")
 		}
-		b.wantSizes(2, 2)
 		b.publish("c")
-		b.wantSizes(2, 2)
-		b.publish("d")
-		b.wantSizes(2, 2, 2)
-		b.publish("e", "f", "g", "h") // three are in flight: it waits, twice full
-		b.wantSizes(2, 2, 2)
+		b.wantSizes(2)
+		b.publish("d") // twice full
+		b.wantSizes(2, 4)
+		b.publish("e", "f", "g", "h")
+		b.wantSizes(2, 4, 4)
+		b.publish("i", "j", "k", "l") // three are in flight: it waits
+		b.wantSizes(2, 4, 4)
 		entered := false
 		go func() {
-			b.publish("i")
+			b.publish("m")
 			entered = true
 		}()
 		synctest.Wait()
@@ -174,12 +175,12 @@ func TestAFullBatchGoesBesideOthersUpToABound(t *testing.T) {
 		if !entered {
 			t.Fatal("the publisher is still kept out")
 		}
-		b.wantSizes(2, 2, 2, 4)
+		b.wantSizes(2, 4, 4, 4)
 		for i := 1; i < 5; i++ {
 			b.log.end(i, nil)
 		}
-		b.wantSizes(2, 2, 2, 4, 1)
-		if len(b.acks) != 11 {
+		b.wantSizes(2, 4, 4, 4, 1)
+		if len(b.acks) != 15 {
 			t.Fatalf("%d acks: %q", len(b.acks), b.acks)
 		}
 		b.stop()

@@ -46,7 +46,7 @@ type Options struct {
 	FlushBytes    int64         // of new messages before they go to a data file; the store's default
 	FlushInterval time.Duration // the longest a message waits for that; the store's default
 	Batches       BatchLimits   // of publishers' batches
-	BatchBytes    int           // a batch is proposed at this size even when others are in flight; default 256 KiB
+	BatchBytes    int           // a batch of twice this size is proposed even when others are in flight; default 256 KiB
 	InFlight      int           // most batches of a group in flight; default 4
 
 	Now         func() topics.Nanos       // default: the system's clock

@@ -64,9 +64,6 @@ func IsNewer(err error) bool {
 type File interface {
 	ReadAt(p []byte, off int64) (int, error)
 	WriteAt(p []byte, off int64) (int, error)
-	// Writev writes the buffers one after the other from off. All or an error.
-	// It uses up bufs: the slice, not the bytes.
-	Writev(bufs [][]byte, off int64) error
 	// Allocate makes the file at least size bytes long, with the blocks reserved,
 	// or fails with an error that Is ErrNoSpace.
 	Allocate(size int64) error

@@ -10,18 +10,6 @@ import (
 // a file is made longer.
 var zeroes [64 << 10]byte
 
-// Writev implements File.
-func (f osFile) Writev(bufs [][]byte, off int64) error {
-	for _, b := range bufs {
-		n, err := f.WriteAt(b, off)
-		if err != nil {
-			return noSpace(err)
-		}
-		off += int64(n)
-	}
-	return nil
-}
-
 // Allocate implements File. Writing zeroes is the one way to reserve blocks that
 // every system has.
 func (f osFile) Allocate(size int64) error {

@@ -262,11 +262,6 @@ func (f *inode) WriteAt(p []byte, off int64) (int, error) {
 	return len(p), nil
 }
 
-func (f *inode) Writev(bufs [][]byte, off int64) error {
-	_, err := f.WriteAt(slices.Concat(bufs...), off)
-	return err
-}
-
 func (f *inode) Allocate(size int64) error {
 	f.disk.mu.Lock()
 	defer f.disk.mu.Unlock()

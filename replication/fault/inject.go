@@ -119,13 +119,6 @@ func (f *file) WriteAt(p []byte, off int64) (int, error) {
 	return f.File.WriteAt(p, off)
 }
 
-func (f *file) Writev(bufs [][]byte, off int64) error {
-	if err := f.fs.ask(OpWrite, f.name); err != nil {
-		return err
-	}
-	return f.File.Writev(bufs, off)
-}
-
 func (f *file) Allocate(size int64) error {
 	if err := f.fs.ask(OpAllocate, f.name); err != nil {
 		return err

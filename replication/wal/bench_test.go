@@ -11,7 +11,7 @@ import (
 	"github.com/heraldmq/herald/replication/disk"
 )
 
-// raw is the disk without a log: pwritev and fdatasync over a file that has been
+// raw is the disk without a log: pwrite and fdatasync over a file that has been
 // written before.
 type raw struct {
 	file disk.File
@@ -43,7 +43,7 @@ func (r *raw) write(b *testing.B, data []byte) {
 	if r.off+int64(len(data)) > rawFile {
 		r.off = 0
 	}
-	if err := r.file.Writev([][]byte{data}, r.off); err != nil {
+	if _, err := r.file.WriteAt(data, r.off); err != nil {
 		b.Fatal(err)
 	}
 	if err := r.file.Datasync(); err != nil {
@@ -57,7 +57,7 @@ func median(d []time.Duration) time.Duration {
 	return d[len(d)/2]
 }
 
-// BenchmarkStoreLogs stores one entry at a time, in turns with a raw pwritev and
+// BenchmarkStoreLogs stores one entry at a time, in turns with a raw pwrite and
 // fdatasync of the same bytes, and prints the ratio of the medians. ns/op is both
 // together.
 func BenchmarkStoreLogs(b *testing.B) {

@@ -1,6 +1,6 @@
 // Package wal is a node's write-ahead log: one sequence of records on disk that
 // all its data groups share, so that whatever they have to store at one moment
-// costs one pwritev and one fdatasync together. Each Group is a raft.LogStore.
+// costs one write and one fdatasync together. Each Group is a raft.LogStore.
 //
 // # Files
 //

@@ -122,7 +122,7 @@ func (l *Log) makeSpare(need int64) (*spare, error) {
 	l.pool.next++
 	l.pool.mu.Unlock()
 	name := freeName(l.opt.Dir, number)
-	f, err := l.opt.FS.Create(name)
+	f, err := disk.OpenBulk(l.opt.FS, name, true, 0)
 	if err != nil {
 		return nil, fmt.Errorf("make a spare segment: %w", err)
 	}
@@ -306,7 +306,7 @@ func (l *Log) prewrite() error {
 	if sp == nil {
 		return nil
 	}
-	zero := make([]byte, prewriteStep)
+	zero := disk.AlignedBuffer(prewriteStep)
 	for off := int64(0); off < sp.size; off += prewriteStep {
 		select {
 		case <-l.closing:

@@ -112,7 +112,7 @@ type writer struct {
 	end   position // where the next batch goes
 	head  []byte   // segment header to be written before the next batch; nil if it is
 	named bool     // the last segment's name is not durable yet
-	out   batchBuffer
+	out   output
 	plan  []planned
 }
 

@@ -66,6 +66,19 @@ func (r *record) appendHeader(dst []byte) []byte {
 	return le.AppendUint64(dst, r.batch)
 }
 
+// encode sets the record's checksum and returns what is to be written, in order: the header
+// in b, data, ext, and zeros up to the next record.
+func (r *record) encode(b *[recordHeader]byte, data, ext []byte, seed uint32) [4][]byte {
+	head := r.appendHeader(b[:0])
+	pad := zeros[:r.size()-recordHeader-int64(len(data))-int64(len(ext))]
+	r.crc = seed
+	for _, part := range [...][]byte{head[4:], data, ext, pad} {
+		r.crc = crc32.Update(r.crc, castagnoli, part)
+	}
+	binary.LittleEndian.PutUint32(head, r.crc)
+	return [4][]byte{head, data, ext, pad}
+}
+
 // parseHeader reads a record header; it does not check the checksum. It refuses
 // what can't be a record of a segment with room bytes left from here.
 func parseHeader(b []byte, room int64) (r record, err error) {
@@ -125,63 +138,4 @@ func entryRecord(group uint32, l *raft.Log) record {
 		r.appendedAt = l.AppendedAt.UnixNano()
 	}
 	return r
-}
-
-// batchBuffer lays records out for one write. Headers and small bodies are
-// copied into one buffer, big bodies are written from where they are.
-type batchBuffer struct {
-	buf  []byte   // owned; everything that was copied
-	from int      // start of what is in buf but not yet in vecs
-	vecs [][]byte // what is to be written, in order
-	size int64
-}
-
-// copyMax is the biggest body that is copied rather than given an iovec of its own.
-const copyMax = 2048
-
-func (w *batchBuffer) reset(capacity int) {
-	if cap(w.buf) < capacity {
-		w.buf = make([]byte, 0, max(capacity, 64<<10))
-	}
-	// vecs point into buf, so buf must not move while it fills: capacity is what
-	// the batch will need.
-	w.buf, w.from, w.vecs, w.size = w.buf[:0], 0, w.vecs[:0], 0
-}
-
-// copied returns how many bytes of buf a body will need besides its header.
-func copied(n int) int {
-	if n > copyMax {
-		return 0
-	}
-	return n
-}
-
-func (w *batchBuffer) add(r *record, data, ext []byte, seed uint32) {
-	at := len(w.buf)
-	w.buf = r.appendHeader(w.buf)
-	crc := crc32.Update(seed, castagnoli, w.buf[at+4:])
-	for _, body := range [...][]byte{data, ext} {
-		crc = crc32.Update(crc, castagnoli, body)
-		if len(body) > copyMax {
-			w.cut()
-			w.vecs = append(w.vecs, body)
-		} else {
-			w.buf = append(w.buf, body...)
-		}
-	}
-	size := r.size()
-	pad := zeros[:size-recordHeader-int64(len(data))-int64(len(ext))]
-	crc = crc32.Update(crc, castagnoli, pad)
-	w.buf = append(w.buf, pad...)
-	binary.LittleEndian.PutUint32(w.buf[at:], crc)
-	r.crc = crc
-	w.size += size
-}
-
-// cut closes the run of copied bytes.
-func (w *batchBuffer) cut() {
-	if len(w.buf) > w.from {
-		w.vecs = append(w.vecs, w.buf[w.from:len(w.buf):len(w.buf)])
-		w.from = len(w.buf)
-	}
 }

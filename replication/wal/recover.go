@@ -56,6 +56,9 @@ func (l *Log) recover() error {
 		return nil
 	}
 	last := l.segments[len(l.segments)-1]
+	if err := l.out.resume(last, int64(l.end.offset)); err != nil {
+		return err
+	}
 	l.pool.size = max(l.pool.size, min(4*last.size, l.opt.SegmentBytes))
 	if err := l.mark.write(l.end); err != nil {
 		return err
@@ -64,7 +67,7 @@ func (l *Log) recover() error {
 }
 
 func (l *Log) adoptSpare(name string) error {
-	f, err := l.opt.FS.Open(name)
+	f, err := disk.OpenBulk(l.opt.FS, name, false, 0)
 	if err != nil {
 		return fmt.Errorf("open a spare segment: %w", err)
 	}
@@ -92,7 +95,7 @@ func (l *Log) openSegments(numbers []uint64, acked position) error {
 		if want := numbers[0] + uint64(i); number != want {
 			return &disk.CorruptError{File: segmentName(l.opt.Dir, want), Offset: -1, Reason: "the segment is missing"}
 		}
-		f, err := l.opt.FS.Open(name)
+		f, err := disk.OpenBulk(l.opt.FS, name, false, 0)
 		if err != nil {
 			return fmt.Errorf("open segment %d: %w", number, err)
 		}

@@ -142,8 +142,8 @@ func (l *Log) tryBatch() error {
 		}
 	}
 	l.layOut(queue, seg.size-int64(l.end.offset))
-	vecs, off := l.encode(seg)
-	if err := seg.file.Writev(vecs, off); err != nil {
+	bytes, err := l.encode(seg)
+	if err != nil {
 		return fmt.Errorf("append to segment %d: %w", seg.head.number, err)
 	}
 	syncing := time.Now()
@@ -159,7 +159,6 @@ func (l *Log) tryBatch() error {
 	began := l.named
 	l.head, l.named = nil, false
 	last := &l.plan[len(l.plan)-1]
-	bytes := int64(last.at.offset) + int64(last.at.size) - off
 	l.end.offset = uint64(last.at.offset) + uint64(last.at.size)
 	l.end.chain = last.at.crc
 	l.end.batch++
@@ -223,19 +222,9 @@ func (l *Log) layOut(queue []*request, room int64) {
 	}
 }
 
-// encode turns the plan into what is to be written, and where.
-func (l *Log) encode(seg *segment) (vecs [][]byte, off int64) {
-	need := len(l.head)
-	for i := range l.plan {
-		r := &l.plan[i].rec
-		need += recordHeader + 8 + copied(int(r.data)) + copied(int(r.ext))
-	}
-	l.out.reset(need)
-	off = int64(l.end.offset)
-	if l.head != nil {
-		l.out.buf = append(l.out.buf, l.head...)
-		off = 0
-	}
+// encode writes the plan out, and returns how many bytes that were. They are not durable yet.
+func (l *Log) encode(seg *segment) (bytes int64, err error) {
+	l.out.append(l.head)
 	at, chain := int64(l.end.offset), l.end.chain
 	for i := range l.plan {
 		p := &l.plan[i]
@@ -247,13 +236,12 @@ func (l *Log) encode(seg *segment) (vecs [][]byte, off int64) {
 		if p.log != nil {
 			data, ext = p.log.Data, p.log.Extensions
 		}
-		l.out.add(&p.rec, data, ext, seg.seed)
+		l.out.record(&p.rec, data, ext, seg.seed)
 		chain = p.rec.crc
 		p.at = place{segment: seg, offset: uint32(at), size: uint32(p.rec.size()), crc: chain}
 		at += p.rec.size()
 	}
-	l.out.cut()
-	return l.out.vecs, off
+	return at - int64(l.end.offset) + int64(len(l.head)), l.out.flush()
 }
 
 // publish makes the batch visible.
@@ -337,6 +325,7 @@ func (l *Log) roll(n int64) (*segment, error) {
 	l.named = true
 	seg := &segment{file: sp.file, name: name, size: sp.size, head: h, seed: h.seed()}
 	l.end.segment, l.end.offset, l.end.chain = h.number, segmentHeader, h.crc
+	l.out.begin(seg)
 	l.mu.Lock()
 	l.segments = append(l.segments, seg)
 	l.mu.Unlock()

@@ -55,14 +55,24 @@ func thousandTopics(herald, peer, dir string) (string, error) {
 		100*h.idle, 100*n.idle, n.idle/max(h.idle, 1e-6), h.mem>>20, n.mem>>20, float64(n.mem)/float64(h.mem)), nil
 }
 
-// fill makes topics with a consumer each and returns pairs per second.
+// fill makes topics with a consumer each and returns pairs per second. The clients are
+// connected before: that is no part of making topics.
 func (c *cluster) fill(total, clients int) (rate float64, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
 	defer cancel()
+	made := make([]jetstream.JetStream, clients)
+	for w := range made {
+		nc, js, err := dial(c.servers[w%len(c.servers)].url)
+		if err != nil {
+			return 0, err
+		}
+		defer nc.Close()
+		made[w] = js
+	}
 	began := time.Now()
 	errs := make(chan error, clients)
-	for w := range clients {
-		go func() { errs <- c.make(ctx, w, clients, total) }()
+	for w, js := range made {
+		go func() { errs <- makeTopics(ctx, js, w, clients, total) }()
 	}
 	for range clients {
 		if e := <-errs; e != nil {
@@ -82,16 +92,11 @@ func (c *cluster) rest() (mem int64, idle float64) {
 	return mem, float64(after-before) / float64(15*time.Second)
 }
 
-// make makes every workers-th topic from w on; a refusal for want of time is tried
+// makeTopics makes every workers-th topic from w on; a refusal for want of time is tried
 // again, as users do, which is as good the second time. nats.go's CreateOrUpdateStream
 // isn't used: it asks for an update first, which for a new stream is one more request
 // that is only refused.
-func (c *cluster) make(ctx context.Context, w, workers, total int) error {
-	nc, js, err := dial(c.servers[w%len(c.servers)].url)
-	if err != nil {
-		return err
-	}
-	defer nc.Close()
+func makeTopics(ctx context.Context, js jetstream.JetStream, w, workers, total int) error {
 	for i := w; i < total; i += workers {
 		name := fmt.Sprintf("T%d", i)
 		for try := 0; ; try++ {

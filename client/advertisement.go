@@ -224,6 +224,26 @@ func (a Advertisement) MarshalJSON() ([]byte, error) {
 	return json.Marshal(all)
 }
 
+// Operator is the operator whose output is advertised, "" where it is no operator's.
+func (a *Advertisement) Operator() (name string) {
+	_ = json.Unmarshal(a.Extra["operator"], &name) // anything else is no name
+	return name
+}
+
+// Implicit tells that an operator advertises it without having been asked to: it comes and goes
+// with the operator.
+func (a *Advertisement) Implicit() bool { return string(a.Extra["implicit"]) == "true" }
+
+// Derived is what an operator knows of how its output looks, nil where it knows nothing. It
+// describes: messages are held against Schema only.
+func (a *Advertisement) Derived() *Schema {
+	var s *Schema
+	if raw := a.Extra["derived_schema"]; raw != nil && json.Unmarshal(raw, &s) != nil {
+		return nil
+	}
+	return s
+}
+
 // Pattern is the subject with wildcards for its named tokens: {name} is one
 // token, {name...} at the end is one or more.
 func (a *Advertisement) Pattern() string {

@@ -145,6 +145,19 @@ type OperatorInfo struct {
 	Operator Operator          `json:"operator"`
 	Leader   string            `json:"leader"`
 	Replicas []OperatorReplica `json:"replicas"`
+	// Outputs are those that are to be advertised.
+	Outputs []OperatorOutput `json:"outputs"`
+}
+
+// OperatorOutput is how an output of an operator is advertised.
+type OperatorOutput struct {
+	Output     string `json:"output"`          // its topic, or live subject
+	Name       string `json:"name,omitempty"`  // of the advertisement
+	Owner      string `json:"owner,omitempty"` // as Owner.Key
+	Subject    string `json:"subject,omitempty"`
+	Implicit   bool   `json:"implicit,omitempty"` // the spec says nothing about it
+	Advertised bool   `json:"advertised"`
+	Why        string `json:"why,omitempty"` // it isn't
 }
 
 // OperatorSavepoint is an operator's state under a name.

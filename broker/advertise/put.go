@@ -103,6 +103,11 @@ func (s *Service) put(ctx context.Context, r request) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
+	if old := s.find(leaseKey{r.account, a.Key()}); a.Implicit() && (old == nil || string(old.Body()) != string(a.Body())) {
+		if a, fault = a.ByHand(); fault != nil {
+			return reply{}, fault
+		}
+	}
 	for range putRetries {
 		var out reply
 		if out, err = s.putOnce(ctx, r, a, how.Force); !errors.Is(err, catalogue.FaultAdvertChanged) {
@@ -130,6 +135,9 @@ func (s *Service) putOnce(ctx context.Context, r request, a *catalogue.Advertise
 	if err := s.makeRoom(ctx, r, a); err != nil {
 		return reply{}, err
 	}
+	if err := s.giveWay(ctx, r.account, a); err != nil {
+		return reply{}, err
+	}
 	// The lease comes first: the sweeper must not find the advertisement without.
 	s.hold(k, a.Lease, r)
 	put, _, err := s.o.Catalogue.Advertise(ctx, p)
@@ -138,6 +146,24 @@ func (s *Service) putOnce(ctx context.Context, r request, a *catalogue.Advertise
 		return reply{}, err
 	}
 	return reply{Advertisement: put, Lease: s.leaseOf(k), Revision: put.Revision}, nil
+}
+
+// giveWay withdraws what operators advertise without having been asked to, where somebody
+// wants to have the subjects for himself.
+func (s *Service) giveWay(ctx context.Context, account string, a *catalogue.Advertisement) error {
+	if !a.Exclusive {
+		return nil
+	}
+	all, _ := s.o.Catalogue.Advertisements(account)
+	for _, o := range all {
+		if !o.Implicit() || o.Key() == a.Key() || !subject.Overlap(o.Pattern, a.Pattern) {
+			continue
+		}
+		if err := s.o.Catalogue.Withdraw(ctx, o, false); err != nil && !errors.Is(err, catalogue.FaultNoAdvertised) {
+			return err
+		}
+	}
+	return nil
 }
 
 // mayChange tells whether an account's advertisements don't change too fast.

@@ -264,7 +264,25 @@ func (s *Service) withdraw(ctx context.Context, r request) (reply, error) {
 	s.mu.Lock()
 	s.leases.drop(k)
 	s.mu.Unlock()
-	return reply{Withdrawn: true}, nil
+	return reply{Withdrawn: true, Warnings: s.missedBy(a)}, nil
+}
+
+// missedBy says what follows from an advertisement's withdrawal: who reads what it was about,
+// and that it comes again.
+func (s *Service) missedBy(a *catalogue.Advertisement) (warnings []string) {
+	names := slices.Compact(slices.Sorted(slices.Values(s.readers(a.Account).Overlapping(a.Pattern, nil))))
+	switch more := len(names) - readByMax; {
+	case len(names) == 1:
+		warnings = append(warnings, "1 operator reads this: "+names[0])
+	case more > 0:
+		warnings = append(warnings, fmt.Sprintf("%d operators read this: %s and %d more", len(names), strings.Join(names[:readByMax], ", "), more))
+	case len(names) > 0:
+		warnings = append(warnings, fmt.Sprintf("%d operators read this: %s", len(names), strings.Join(names, ", ")))
+	}
+	if o := a.Operator(); o != "" && a.Role == catalogue.Operates {
+		warnings = append(warnings, fmt.Sprintf("operator %s advertises it again for as long as it is there: say advertise: false at its output", o))
+	}
+	return warnings
 }
 
 // query is the request of LIST.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -75,7 +76,7 @@ type Engine struct {
 	firsts  map[uint64]first     // by operator
 	refused map[advertKey]string // why an advertisement can't be changed
 	looked  time.Time            // when the advertisements were looked at last
-	quiet   bool                 // no operator advertises, and none did
+	told    told                 // what was seen to then
 	swept   bool                 // what was left behind has been looked for
 	over    map[uint64]time.Time // since when outboxes are known to be gone
 
@@ -190,6 +191,7 @@ func (e *Engine) reconcile() {
 				e.end(u, over)
 			}
 		}
+		maps.DeleteFunc(e.firsts, func(id uint64, _ first) bool { return there[id] == nil })
 		e.successions()
 		e.advertise()
 		e.sweepProducers(there)

@@ -9,9 +9,10 @@ import (
 // first is what an operator's spec says of its first output, kept for as long as the spec
 // is the same.
 type first struct {
-	epoch uint64
-	topic string       // "": none, or the operator stays where it is
-	graph *graph.Graph // nil: none can be made
+	epoch  uint64
+	topic  string       // "": none, or the operator stays where it is
+	graph  *graph.Graph // nil: none can be made
+	spoken *spoken      // what is advertised; nil: that isn't known yet
 }
 
 func (e *Engine) first(o *catalogue.Operator) first {

@@ -52,6 +52,8 @@ type Info struct {
 	Operator *catalogue.Operator `json:"operator"`
 	Leader   string              `json:"leader"`
 	Replicas []Report            `json:"replicas"`
+	// Advertised is how its outputs are advertised, but of those that aren't to be.
+	Advertised []AdvertReport `json:"outputs"`
 }
 
 func (s *service) info(ctx context.Context, account string, r *Request) (any, error) {
@@ -59,7 +61,7 @@ func (s *service) info(ctx context.Context, account string, r *Request) (any, er
 	if o == nil {
 		return nil, catalogue.FaultNoOperator
 	}
-	out := Info{Operator: o, Replicas: s.reports(ctx, account, o)}
+	out := Info{Operator: o, Replicas: s.reports(ctx, account, o), Advertised: s.e.advertReports(o)}
 	for _, rep := range out.Replicas {
 		if rep.Leads {
 			out.Leader = rep.Node

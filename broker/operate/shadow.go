@@ -334,7 +334,7 @@ func (s *service) promote(ctx context.Context, account string, r *Request) (any,
 	c := s.e.replaced(old, old.Group, len(old.Homes()))
 	c.Next.Version, c.Next.Spec, c.Next.Digest, c.Next.IDs = o.Version, o.Spec, o.Digest, o.IDs
 	c.Next.Groups, c.Next.Shadow, c.Next.Promotes = old.Homes(), nil, old.Shadow.Digest
-	c.State, c.Error, c.At = catalogue.Running, "", nil
+	c.State, c.Error, c.At, c.Unadvertised = catalogue.Running, "", nil, o.Unadvertised
 	d.Operator, err = s.e.state.PutOperator(ctx, c)
 	return d, err
 }

@@ -124,7 +124,8 @@ func (s *service) plan(ctx context.Context, account string, r *Request, ids map[
 		}
 	}
 	o.Groups = s.e.spread(o.Group, g.Partitions)
-	return g, o, s.mayAdvertise(account, r, g)
+	o.Unadvertised, err = s.mayAdvertise(account, r, g)
+	return g, o, err
 }
 
 // output returns the topic of an output, which is made where the spec says how.
@@ -254,6 +255,7 @@ func (s *service) update(ctx context.Context, account string, r *Request) (any, 
 	if rescales {
 		c := s.e.replaced(old, old.Group, max(g.Partitions, 1))
 		c.Next.Version, c.Next.Spec, c.Next.Digest, c.Next.IDs, c.Next.Kept, c.Next.Shadow = o.Version, o.Spec, o.Digest, o.IDs, o.Kept, nil
+		c.Unadvertised = o.Unadvertised
 		o = c
 	}
 	if d.Operator = o; r.Dry {

@@ -212,6 +212,19 @@ func (s *State) Advertisement(account string, k catalogue.Key) (a *catalogue.Adv
 	return a
 }
 
+// Contradicted returns what speaks against an advertisement beside those of the account; nil:
+// nothing does.
+func (s *State) Contradicted(account string, a *catalogue.Advertisement) (f *topics.Fault) {
+	s.catalogue.read(func(c *catalogue.Catalogue) { f = c.Contradicted(account, a) })
+	return f
+}
+
+// AdvertisementRevision is the revision of the advertisements of all accounts.
+func (s *State) AdvertisementRevision() (n uint64) {
+	s.catalogue.read(func(c *catalogue.Catalogue) { n = c.Revision() })
+	return n
+}
+
 // Withdraw takes an advertisement away; fault 20002 when there is none. expired
 // tells that its lease ran out, rather than that its owner asked for it; then
 // only that revision goes, so that a change in between saves it.

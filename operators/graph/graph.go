@@ -24,7 +24,7 @@ type Graph struct {
 	Inputs []Input
 	Nodes  []Node // each behind those whose records it takes
 	Sinks  []Sink
-	// Adverts are the advertisements of the outputs; none: they aren't advertised.
+	// Adverts are the advertisements of the outputs, but of those that aren't to be advertised.
 	Adverts []Advert
 
 	Errors []Edge // where records go whose step's policy is DeadLetter
@@ -173,13 +173,18 @@ type Out struct {
 
 // Advert is the advertisement of an output.
 type Advert struct {
+	Output string                     // the sink's name
 	Topic  string                     // durable; "" of a live output
 	Fields map[string]json.RawMessage // without a subject where it is the topic's
+	// Implicit tells that nobody asked for it: it gives way to others, and that it can't be
+	// made is no error.
+	Implicit bool
+	Why      string // it can't be made; "": it can
 }
 
 // With returns the advertisement with a subject.
 func (a Advert) With(subject string) Advert {
-	fields := maps.Clone(a.Fields)
-	fields["subject"], _ = json.Marshal(subject) // can't fail
-	return Advert{a.Topic, fields}
+	a.Fields = maps.Clone(a.Fields)
+	a.Fields["subject"], _ = json.Marshal(subject) // can't fail
+	return a
 }

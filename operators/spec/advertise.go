@@ -3,6 +3,7 @@ package spec
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -13,77 +14,142 @@ import (
 )
 
 // advertiseOwn are the fields of an advertisement that the operator decides.
-var advertiseOwn = []string{"subject", "role", "durable", "lease", "lineage", "enforce", "exclusive", "examples"}
+var advertiseOwn = []string{
+	"subject", "role", "durable", "lease", "lineage", "enforce", "exclusive", "examples",
+	catalogue.FieldOperator, catalogue.FieldImplicit, catalogue.FieldDerived,
+}
+
+// advertFields are those of an advertisement.
+type advertFields map[string]json.RawMessage
+
+func (f advertFields) set(name string, v any) { f[name], _ = json.Marshal(v) } // can't fail
+
+// or sets a field that nobody has said.
+func (f advertFields) or(name string, v any) {
+	if f[name] == nil {
+		f.set(name, v)
+	}
+}
+
+func (f advertFields) text(name string) (s string) {
+	_ = json.Unmarshal(f[name], &s) // another kind is found by the check
+	return s
+}
 
 // advertise makes the advertisements of the outputs, without what only the broker knows: the
 // subjects of topics whose outputs have none of their own.
 func (c *compiler) advertise() {
-	block := c.s.Advertise
-	if block.IsNull() {
+	all, ok := c.advertBlock(c.s.Advertise, c.s.Operator.At)
+	if !ok {
 		return
 	}
-	fields := map[string]json.RawMessage{}
-	if block.Kind() != value.Object || json.Unmarshal(value.AppendJSON(nil, block), &fields) != nil {
-		c.problem(c.s.Operator.At, "advertise is a mapping like {summary: …, owner: {team: …}}")
-		return
-	}
-	for _, own := range advertiseOwn {
-		if _, said := fields[own]; said {
-			c.problem(c.s.Operator.At, "advertise can't say %s: that is for the operator's outputs to decide", own)
-		}
-	}
-	lineage := []string{}
-	for i := range c.s.Inputs {
-		lineage = append(lineage, c.s.Inputs[i].Topic.Text)
-	}
-	slices.Sort(lineage)
-	set := func(to map[string]json.RawMessage, name string, v any) {
-		to[name], _ = json.Marshal(v) // can't fail
-	}
-	set(fields, "lineage", slices.Compact(lineage))
-	set(fields, "role", catalogue.Operates)
-	set(fields, "lease", map[string]any{"mode": catalogue.LeasePermanent})
-	set(fields, "operator", c.s.Operator.Text)
-	if fields["owner"] == nil {
-		set(fields, "owner", map[string]any{"service": c.s.Operator.Text, "version": c.s.Version})
-	}
-	if fields["summary"] == nil && c.s.Summary != "" {
-		set(fields, "summary", c.s.Summary)
-	}
-	name := ""
-	_ = json.Unmarshal(fields["name"], &name) // another kind is found below
 	used := map[string]bool{}
 	for i := range c.s.Outputs {
 		o := &c.s.Outputs[i]
-		a := graph.Advert{Topic: o.Topic.Text, Fields: map[string]json.RawMessage{}}
-		for k, v := range fields {
-			a.Fields[k] = v
+		own, ok := c.advertBlock(o.Advertise, o.At)
+		says := o.Advertise
+		if says.IsNull() {
+			says = c.s.Advertise
 		}
-		if a.Fields["content_type"] == nil && o.Codec.Kind == "json" {
-			set(a.Fields, "content_type", "application/json")
+		if !ok || says.Kind() == value.Bool && !says.Bool() {
+			continue
 		}
-		own := advertName(o)
-		switch {
-		case name != "" && len(c.s.Outputs) == 1:
-			own = name
-		case name != "":
-			own = name + "." + own
+		fields := advertFields{}
+		if o.Advertise.Kind() != value.Bool { // true: as if nobody had said anything
+			maps.Copy(fields, all)
 		}
-		for n := 2; used[own]; n++ {
-			own = fmt.Sprintf("%s-%d", advertName(o), n)
+		maps.Copy(fields, own)
+		name := c.advertNamed(o, own.text("name"), fields.text("name"), used)
+		used[name] = true
+		a := graph.Advert{Output: c.sinkName(o), Topic: o.Topic.Text, Implicit: len(fields) == 0}
+		c.advertFill(o, name, fields, a.Implicit)
+		a.Fields = fields
+		if why := checkAdvert(a); why != "" && !a.Implicit {
+			c.problem(o.At, "the advertisement of this output: %s", why)
+		} else {
+			a.Why = why
 		}
-		used[own] = true
-		set(a.Fields, "name", own)
-		if s := advertSubject(o); s != "" {
-			set(a.Fields, "subject", s)
-		}
-		c.checkAdvert(o, a)
 		c.g.Adverts = append(c.g.Adverts, a)
 	}
 }
 
+// advertBlock is what advertise says, of the operator or of an output.
+func (c *compiler) advertBlock(block value.Value, at Pos) (advertFields, bool) {
+	if block.Kind() == value.Bool || block.IsNull() {
+		return nil, true
+	}
+	fields := advertFields{}
+	if block.Kind() != value.Object || json.Unmarshal(value.AppendJSON(nil, block), &fields) != nil {
+		c.problem(at, "advertise is a mapping like {summary: …, owner: {team: …}}, or false")
+		return nil, false
+	}
+	for _, own := range advertiseOwn {
+		if _, said := fields[own]; said {
+			c.problem(at, "advertise can't say %s: that is for the operator's outputs to decide", own)
+		}
+	}
+	return fields, true
+}
+
+// advertFill says what the output decides, and what nobody has said.
+func (c *compiler) advertFill(o *Output, name string, fields advertFields, implicit bool) {
+	fields.set("name", name)
+	fields.set("lineage", c.lineage(o))
+	fields.set("role", catalogue.Operates)
+	fields.set("lease", map[string]any{"mode": catalogue.LeasePermanent})
+	fields.set(catalogue.FieldOperator, c.s.Operator.Text)
+	if implicit {
+		fields.set(catalogue.FieldImplicit, true)
+	}
+	owner := map[string]any{"service": c.s.Operator.Text}
+	if c.s.Version != "" {
+		owner["version"] = c.s.Version
+	}
+	fields.or("owner", owner)
+	summary := c.s.Summary
+	if summary == "" {
+		summary = fmt.Sprintf("output %s of operator %s", c.sinkName(o), c.s.Operator.Text)
+	}
+	fields.or("summary", summary)
+	if o.Codec.Kind == "json" {
+		fields.or("content_type", "application/json")
+	}
+	if o.Key.Set() {
+		fields.or("key", map[string]any{"header": "Herald-Key"})
+	}
+	if s := advertSubject(o); s != "" {
+		fields.set("subject", s)
+	}
+	if derived := c.derived(o, c.outs[o.From.Text]); derived != nil && fields["schema"] == nil {
+		fields.set(catalogue.FieldDerived, derived)
+	}
+}
+
+// sinkName is how an output is called: by its topic, or its live subject.
+func (c *compiler) sinkName(o *Output) string {
+	if o.Live.Set() {
+		return o.Live.Text
+	}
+	return o.Topic.Text
+}
+
+// lineage is what an output is made from: the topics of the inputs that lead to it, with
+// their subjects where not all are read.
+func (c *compiler) lineage(o *Output) []string {
+	all := []string{}
+	for i := range c.s.Inputs {
+		if from := c.outs[o.From.Text]; from != nil && !from.inputs[i] {
+			continue
+		}
+		all = append(all, c.s.Inputs[i].Topic.Text)
+		all = append(all, c.s.Inputs[i].Subjects...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
 // checkAdvert tells what is wrong with an advertisement.
-func (c *compiler) checkAdvert(o *Output, a graph.Advert) {
+func checkAdvert(a graph.Advert) string {
 	if a.Fields["subject"] == nil {
 		a = a.With("any")
 	}
@@ -93,8 +159,9 @@ func (c *compiler) checkAdvert(o *Output, a graph.Advert) {
 		f = ad.Check()
 	}
 	if f != nil {
-		c.problem(o.At, "the advertisement of this output: %s", f.Text)
+		return f.Text
 	}
+	return ""
 }
 
 var wholeField = regexp.MustCompile(`^\{[A-Za-z_][A-Za-z0-9_]*\}$`)
@@ -121,15 +188,37 @@ func advertSubject(o *Output) string {
 	return strings.Join(tokens, ".")
 }
 
+// advertNamed is what an output's advertisement is called: as the output says; else after the
+// output, behind what the operator says, where it has several.
+func (c *compiler) advertNamed(o *Output, own, said string, used map[string]bool) string {
+	name := advertName(o)
+	switch {
+	case own != "":
+		return own
+	case said != "" && len(c.s.Outputs) == 1:
+		name = said
+	case said != "":
+		name = said + "." + name
+	}
+	first := name
+	for n := 2; used[name]; n++ {
+		name = fmt.Sprintf("%s-%d", first, n)
+	}
+	return name
+}
+
+// notInName is what can't stand in an advertisement's name.
+var notInName = regexp.MustCompile(`[^A-Za-z0-9_.-]`)
+
 // advertName is the topic's name, or the tokens of a live subject that have no field.
 func advertName(o *Output) string {
 	if o.Topic.Set() {
-		return o.Topic.Text
+		return notInName.ReplaceAllString(o.Topic.Text, "_")
 	}
 	var tokens []string
 	for _, t := range strings.Split(advertSubject(o), ".") {
 		if t != "*" && !strings.Contains(t, "{") {
-			tokens = append(tokens, t)
+			tokens = append(tokens, notInName.ReplaceAllString(t, "_"))
 		}
 	}
 	if len(tokens) == 0 {

@@ -274,6 +274,7 @@ func (out *Output) canonical() value.Value {
 	o.named("headers", out.Headers)
 	o.codec(out.Codec)
 	o.value("create", out.Create)
+	o.value("advertise", out.Advertise)
 	o.errors("on_error", out.OnError)
 	return o.done()
 }

@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"reflect"
 	"strings"
 	"time"
 
@@ -45,8 +46,10 @@ type outlet struct {
 	keyed     bool
 	keys      []string // names of the key's fields
 	changelog bool
-	windows   bool            // of windows: a row is told apart by its window too
-	fields    map[string]bool // of the value; nil: not known
+	windows   bool                  // of windows: a row is told apart by its window too
+	fields    map[string]bool       // of the value; nil: not known
+	types     map[string]jsonSchema // of fields, where they are known
+	whole     bool                  // all of fields are always there
 	lag       time.Duration
 	inputs    map[int]bool // whose records these are
 }
@@ -261,7 +264,8 @@ func (c *compiler) node(st *Step, name, kind string, n stream.Node, class stream
 	out := &outlet{name: name, at: st.At, inputs: map[int]bool{}}
 	for p, f := range from {
 		if p == 0 {
-			out.keyed, out.keys, out.changelog, out.windows, out.fields = f.keyed, f.keys, f.changelog, f.windows, f.fields
+			out.keyed, out.keys, out.changelog, out.windows = f.keyed, f.keys, f.changelog, f.windows
+			out.holds(f.fields, f.types, f.whole)
 		} else {
 			out.meet(f)
 		}
@@ -277,6 +281,11 @@ func (c *compiler) node(st *Step, name, kind string, n stream.Node, class stream
 	return i, out
 }
 
+// holds says which fields records have.
+func (out *outlet) holds(fields map[string]bool, types map[string]jsonSchema, whole bool) {
+	out.fields, out.types, out.whole = fields, types, whole
+}
+
 // meet keeps what is known of both.
 func (out *outlet) meet(f *outlet) {
 	out.keyed = out.keyed && f.keyed
@@ -286,16 +295,20 @@ func (out *outlet) meet(f *outlet) {
 		out.keys = nil
 	}
 	if out.fields == nil || f.fields == nil {
-		out.fields = nil
+		out.holds(nil, nil, false)
 		return
 	}
-	both := map[string]bool{}
+	both, types := map[string]bool{}, map[string]jsonSchema{}
 	for n := range out.fields {
-		if f.fields[n] {
-			both[n] = true
+		if !f.fields[n] {
+			continue
+		}
+		both[n] = true
+		if reflect.DeepEqual(out.types[n], f.types[n]) {
+			types[n] = out.types[n]
 		}
 	}
-	out.fields = both
+	out.holds(both, types, out.whole && f.whole)
 }
 
 // port returns what connects an output port of a node.

@@ -77,7 +77,8 @@ func (c *compiler) windowed(st, ws *Step, w *Window, a *Aggregate) {
 	for _, f := range from {
 		f.connect(graph.Edge{Node: i})
 	}
-	out.fields, out.changelog, out.windows = fields, w.Changes, w.Changes
+	out.holds(fields, typesOfResults(&g, true), true)
+	out.changelog, out.windows = w.Changes, w.Changes
 	if !w.Processing && !w.Changes {
 		out.lag += w.Allow
 	}
@@ -130,7 +131,8 @@ func (c *compiler) running(st *Step, a *Aggregate, in *outlet, from []*outlet) {
 		}
 	}
 	_, out := c.add(st, n, stream.Deterministic, from)
-	out.fields, out.changelog = fields, true
+	out.holds(fields, typesOfResults(&g, false), true)
+	out.changelog = true
 	if g.KeyNames != nil {
 		out.keys = g.KeyNames
 	}
@@ -150,11 +152,12 @@ func (c *compiler) top(st *Step, b *Top, in *outlet, from []*outlet) {
 	_, out := c.add(st, n, stream.Deterministic, from)
 	out.changelog, out.keyed, out.keys = true, true, nil
 	if in.fields != nil {
-		fields := map[string]bool{"rank": true}
+		fields, types := map[string]bool{"rank": true}, map[string]jsonSchema{}
 		for name := range in.fields {
-			fields[name] = true
+			fields[name], types[name] = true, in.types[name]
 		}
-		out.fields = fields
+		types["rank"] = jsonSchema{"type": "integer", "minimum": 1}
+		out.holds(fields, types, in.whole)
 	}
 }
 
@@ -198,9 +201,9 @@ func (c *compiler) join(st *Step, b *Join, left []*outlet) {
 	out.keyed, out.keys = true, l.keys
 	out.lag += lag
 	out.changelog = b.Table && l.changelog
-	out.fields = map[string]bool{"left": true, "right": true}
+	out.holds(map[string]bool{"left": true, "right": true}, nil, false)
 	if len(b.As) > 0 {
-		out.fields = namesOf(b.As)
+		out.holds(namesOf(b.As), nil, false) // what comes of a side that is missing is null
 	}
 	c.outs[st.Name] = out
 	if !b.Table {

@@ -139,9 +139,9 @@ func (c *compiler) single(st *Step, from []*outlet) {
 			m.Whole = c.compile(b.Whole, &in, false)
 		}
 		_, out := c.add(st, m, stream.Repeatable, from)
-		out.fields = nil
+		out.holds(nil, nil, false)
 		if !b.Whole.Set() {
-			out.fields = namesOf(b.Fields)
+			out.holds(namesOf(b.Fields), typesOf(m.Fields), true)
 		}
 	case *Project:
 		c.project(st, b, &in, from)
@@ -150,7 +150,7 @@ func (c *compiler) single(st *Step, from []*outlet) {
 			c.problem(st.At, "a flatmap can't take a changelog: what becomes of its rows' parts isn't known")
 		}
 		_, out := c.add(st, &steps.Flatmap{List: c.compile(b.List, &in, false)}, stream.Repeatable, from)
-		out.fields = nil
+		out.holds(nil, nil, false)
 	case *Key:
 		k, names := c.key(b.By, &in)
 		i, out := c.add(st, k, stream.Repeatable, from)
@@ -201,17 +201,19 @@ func (c *compiler) project(st *Step, b *Project, in *outlet, from []*outlet) {
 		}
 	}
 	if !b.Drop {
-		out.fields = map[string]bool{}
+		fields := map[string]bool{}
 		for _, name := range b.Fields {
-			out.fields[name] = true
+			fields[name] = true
 		}
+		out.holds(fields, in.types, in.fields != nil && in.whole)
 		return
 	}
 	if in.fields != nil {
-		out.fields = maps.Clone(in.fields)
+		fields := maps.Clone(in.fields)
 		for _, name := range b.Fields {
-			delete(out.fields, name)
+			delete(fields, name)
 		}
+		out.holds(fields, in.types, in.whole)
 	}
 }
 
@@ -275,5 +277,5 @@ func (c *compiler) process(st *Step, b *Process, from []*outlet) {
 		return
 	}
 	_, out := c.add(st, &steps.Process{Func: f}, f.Class, from)
-	out.fields = nil
+	out.holds(nil, nil, false)
 }

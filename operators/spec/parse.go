@@ -219,6 +219,7 @@ func (d *reader) output(n *yaml.Node) Output {
 			}
 			o.Create = d.data(n)
 		}},
+		key{"advertise", func(n *yaml.Node) { o.Advertise = d.data(n) }},
 		key{"on_error", func(n *yaml.Node) { o.OnError = d.errors(n, "on_error") }},
 	)
 	switch {

@@ -56,7 +56,7 @@ type Spec struct {
 	Inputs     []Input
 	Steps      []Step
 	Outputs    []Output
-	Advertise  value.Value // as it is; null: none
+	Advertise  value.Value // as it is, or false: outputs aren't advertised; null: by default
 	Tests      []Test      // not part of the canonical form
 }
 
@@ -248,8 +248,10 @@ type Output struct {
 	Headers []Field
 	Codec   Codec
 	Create  value.Value // how the topic is made where it doesn't exist; null: it isn't
-	OnError *Errors
-	At      Pos
+	// Advertise is what the output adds to the operator's; false: it isn't advertised.
+	Advertise value.Value
+	OnError   *Errors
+	At        Pos
 }
 
 // Test is an example that `pubsub operator test` runs.

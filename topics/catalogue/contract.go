@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -200,6 +201,38 @@ func (a *Advertisement) TokenAt(name string) int {
 		}
 	}
 	return -1
+}
+
+// Fields of advertisements that operators make. No version's catalogue looks at them.
+const (
+	FieldOperator = "operator"       // whose output it is
+	FieldImplicit = "implicit"       // true: nobody asked for it
+	FieldDerived  = "derived_schema" // like schema; it describes, and demands nothing
+)
+
+// Operator is the operator whose output it is, "" where it isn't made by one.
+func (a *Advertisement) Operator() (name string) {
+	_ = json.Unmarshal(a.fields[FieldOperator], &name) // anything else is no name
+	return name
+}
+
+// Implicit tells that an operator made it without being asked to: it gives way to what
+// somebody advertises.
+func (a *Advertisement) Implicit() bool { return string(a.fields[FieldImplicit]) == "true" }
+
+// ByHand returns an implicit advertisement as it is once somebody has changed it: no longer
+// an operator's.
+func (a *Advertisement) ByHand() (*Advertisement, *topics.Fault) {
+	fields := maps.Clone(a.fields)
+	delete(fields, FieldImplicit)
+	delete(fields, FieldOperator)
+	return ParseAdvertisement(mustEncode(fields))
+}
+
+// Contradicted returns what speaks against an advertisement beside those there are, nil when
+// nothing does.
+func (c *Catalogue) Contradicted(account string, a *Advertisement) *topics.Fault {
+	return conflict(a, c.overlappingAdverts(account, a.Pattern))
 }
 
 // Enforced tells whether messages are checked.

@@ -64,6 +64,8 @@ type Operator struct {
 	Outbox uint64 `json:"outbox,omitempty"`
 	// From is the savepoint that an epoch began with; nil: none has.
 	From *Origin `json:"from,omitempty"`
+	// Unadvertised are the outputs, by name, that whoever said its spec may not advertise.
+	Unadvertised []string `json:"unadvertised,omitempty"`
 	// Shadow is another version that runs beside it and gives nothing; nil: none does.
 	Shadow *Shadow `json:"shadow,omitempty"`
 	// Lost is set while nobody has its state any more.

@@ -164,6 +164,37 @@ func (e *Env) Compile(text string) (*Program, error) {
 	return &Program{text: text, run: run, result: ast.OutputType(), uses: u, quick: quicken(ast.NativeRep().Expr())}, nil
 }
 
+// Gives returns the kind of the values that an expression gives, where that follows from its
+// text. Null may come instead of a double that is no number.
+func (p *Program) Gives() (kind value.Kind, known bool) {
+	switch p.result.Kind() {
+	case cel.BoolKind:
+		return value.Bool, true
+	case cel.IntKind:
+		return value.Int, true
+	case cel.UintKind:
+		return value.Uint, true
+	case cel.DoubleKind:
+		return value.Double, true
+	case cel.StringKind:
+		return value.String, true
+	case cel.BytesKind:
+		return value.Bytes, true
+	case cel.TimestampKind:
+		return value.Time, true
+	case cel.DurationKind:
+		return value.Duration, true
+	case cel.ListKind:
+		return value.List, true
+	case cel.MapKind:
+		return value.Object, true
+	}
+	if p.result.TypeName() == decimalType.TypeName() {
+		return value.Decimal, true
+	}
+	return value.Null, false
+}
+
 // CompileMatch compiles an expression that must say true or false.
 func (e *Env) CompileMatch(text string) (*Program, error) {
 	p, err := e.Compile(text)

@@ -140,6 +140,10 @@ func (a *app) putAll(cmd *cobra.Command, c *client.Client, ads []client.Advertis
 	var done []client.Advertisement
 	for i := range ads {
 		ad := ads[i]
+		if ad.Implicit() {
+			a.ui.Note("left out %s: operator %s advertises it by itself", ad.Name, ad.Operator())
+			continue
+		}
 		switch ad.Lease.Mode {
 		case "":
 			ad.Lease.Mode = client.LeasePermanent

@@ -72,7 +72,7 @@ func (a *app) advertiseWithdraw() *cobra.Command {
 	return a.changes(cmd)
 }
 
-// warnOfReaders says who reads what is about to be no longer advertised.
+// warnOfReaders says who reads what is about to be no longer advertised, and whether it stays so.
 func (a *app) warnOfReaders(ctx context.Context, c *client.Client, name string, owner client.Owner) {
 	found, err := c.DiscoverObserved(ctx, client.Query{Name: name})
 	if err != nil {
@@ -80,7 +80,13 @@ func (a *app) warnOfReaders(ctx context.Context, c *client.Client, name string, 
 	}
 	for i := range found {
 		o := found[i].Observed
-		if o == nil || owner.Key() != "" && owner.Key() != found[i].Owner.Key() || o.Readers() == 0 {
+		if owner.Key() != "" && owner.Key() != found[i].Owner.Key() {
+			continue
+		}
+		if by := found[i].Operator(); by != "" {
+			a.ui.Warn("operator %s advertises %s again for as long as it is there: say advertise: false at its output", by, name)
+		}
+		if o == nil || o.Readers() == 0 {
 			continue
 		}
 		var who []string
@@ -140,6 +146,11 @@ func advertisementPairs(ad *client.Advertisement) [][2]string {
 			text += ", sha256 " + s.SHA256[:min(12, len(s.SHA256))] + "…"
 		}
 		add("schema", text)
+	} else if d := ad.Derived(); d != nil {
+		add("schema", d.Format+", derived from the operator; messages aren't held against it")
+	}
+	if o := ad.Operator(); o != "" {
+		add("made by", "operator "+o)
 	}
 	if k := ad.Keep; k != nil {
 		text := "topic " + or(k.Topic, strings.ReplaceAll(ad.Name, ".", "_"))

@@ -335,6 +335,7 @@ func TestDefinitionsComeBackTheSame(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.must("advertise", "put", "-f", ad)
+	w.eventually("of operator big", "discover") // which comes with the operator, and isn't exported
 	file := filepath.Join(t.TempDir(), "all.yaml")
 	w.must("definitions", "export", "-f", file)
 	text, err := os.ReadFile(file)

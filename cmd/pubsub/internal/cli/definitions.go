@@ -232,6 +232,9 @@ func (a *app) heraldDefinitions(ctx context.Context, c *client.Client, d *defini
 	}
 	texts, left := map[string]json.RawMessage{}, 0
 	for i := range ads {
+		if ads[i].Implicit() {
+			continue // they come with the operators
+		}
 		if ads[i].Lease.Mode != client.LeasePermanent {
 			left++
 			continue

@@ -168,9 +168,31 @@ func (a *app) operatorInfo() *cobra.Command {
 				return err
 			}
 			fmt.Fprintln(a.env.Out)
-			return a.operatorReplicas(i)
+			if err := a.operatorReplicas(i); err != nil || len(i.Outputs) == 0 {
+				return err
+			}
+			fmt.Fprintln(a.env.Out)
+			return a.ui.List(nil, operatorOutputs(i))
 		})
 	})
+}
+
+// operatorOutputs is how the outputs are advertised.
+func operatorOutputs(i *client.OperatorInfo) ui.Rows {
+	rows := ui.Rows{Columns: []string{"output", "advertised as", "on", "note"}}
+	for _, o := range i.Outputs {
+		as, note := "", o.Why
+		switch {
+		case o.Advertised:
+			as = o.Name
+		case note == "":
+			note = "not advertised yet"
+		default:
+			note = "not advertised: " + note
+		}
+		rows.Cells = append(rows.Cells, []string{o.Output, as, o.Subject, note})
+	}
+	return rows
 }
 
 // operatorShowing prints all of it for programs, and what show prints for people.

@@ -55,6 +55,19 @@ outputs: [{topic: SUMS, key: n}]
 		}
 	}
 
+	w.eventually("ADVERTISED AS", "operator", "info", "sums")
+	w.eventually("output SUMS of operator sums", "discover", "SUMS")
+	if o := w.ok("discover", "SUMS", "--ts"); !strings.Contains(o.out, "sum: number | null") || !strings.Contains(o.out, "net: unknown") {
+		t.Errorf("its derived type: %+v", o)
+	}
+	all := w.file("api.yaml", w.ok("discover", "--asyncapi").out)
+	if o := w.ok("advertise", "-f", all); !strings.Contains(o.err, "operator sums advertises it by itself") {
+		t.Errorf("read back: %+v", o)
+	}
+	if o := w.ok("advertise", "rm", "SUMS"); !strings.Contains(o.err, "operator sums advertises SUMS again") {
+		t.Errorf("withdrawn: %+v", o)
+	}
+
 	changed := w.file("changed.yaml", strings.Replace(spec, "sum(mag)", "max(mag)", 1))
 	o := w.run("operator", "update", changed)
 	if o.code == exitOK || !strings.Contains(o.err, "total: dropped") {

@@ -34,6 +34,9 @@ func (a *app) schemaOf(cmd *cobra.Command, c *client.Client, q client.Query) (*c
 	}
 	var found []*client.Advertisement
 	for i := range ads {
+		if d := ads[i].Derived(); ads[i].Schema == nil && d != nil {
+			ads[i].Schema = d
+		}
 		if ads[i].Schema != nil && ads[i].Schema.Text() != "" {
 			found = append(found, &ads[i])
 		}

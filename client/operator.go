@@ -70,9 +70,16 @@ type OperatorReplica struct {
 	Watermark time.Time `json:"watermark,omitzero"`
 	Keys      int64     `json:"state_keys"`
 	Bytes     int64     `json:"state_bytes"`
-	Lag       uint64    `json:"lag_records"`
-	LagFor    float64   `json:"lag_seconds"`
-	Blocked   string    `json:"blocked,omitempty"`
+	// Sizes are Keys and Bytes by step; the one without a name is the engine's own: clocks, counts,
+	// and what waits to be sent.
+	Sizes []struct {
+		Step  string `json:"step"`
+		Keys  int64  `json:"keys"`
+		Bytes int64  `json:"bytes"`
+	} `json:"state_steps,omitempty"`
+	Lag     uint64  `json:"lag_records"`
+	LagFor  float64 `json:"lag_seconds"`
+	Blocked string  `json:"blocked,omitempty"`
 	// Waits: it stands still for want of what may come, as records of an input; Stands is for
 	// how long it has stood still in front of a step, whatever the reason.
 	Waits  bool    `json:"waits,omitempty"`

@@ -21,6 +21,8 @@ var (
 	descMark     = desc("watermark_seconds", "How far event time has come, in seconds since 1970.")
 	descKeys     = desc("state_keys", "Keys of the state.")
 	descBytes    = desc("state_bytes", "Bytes of keys and values of the state.")
+	descStepKeys = desc("step_state_keys", "Keys of a step's state; of no step: the engine's own.", "step")
+	descStepSize = desc("step_state_bytes", "Bytes of keys and values of a step's state; of no step: the engine's own.", "step")
 	descOutbox   = desc("outbox_bytes", "Bytes of outputs that wait for a topic of another group.", "topic")
 	descIn       = desc("records_in_total", "Records that steps of this node have read.")
 	descOut      = desc("records_out_total", "Records that steps of this node have given.")
@@ -50,7 +52,7 @@ func (e *Engine) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		descState, descLeads, descSeq, descBehind, descLag, descLagFor, descMark, descKeys, descBytes, descOutbox, descIn, descOut,
 		descSteps, descBusy, descDiverged, descRebuilt, descStep, descBlocked, descIdle, descVolume, descNodeBusy, descCalls, descCheck, descKept, descStands, descSent, descRecov,
-		descAgain, descLost, descFailover, descSince,
+		descAgain, descLost, descFailover, descSince, descStepKeys, descStepSize,
 	} {
 		ch <- d
 	}
@@ -78,6 +80,10 @@ func (e *Engine) Collect(ch chan<- prometheus.Metric) {
 		}
 		put(descKeys, prometheus.GaugeValue, float64(r.Keys))
 		put(descBytes, prometheus.GaugeValue, float64(r.Bytes))
+		for _, s := range r.Sizes {
+			put(descStepKeys, prometheus.GaugeValue, float64(s.Keys), s.Step)
+			put(descStepSize, prometheus.GaugeValue, float64(s.Bytes), s.Step)
+		}
 		for _, l := range r.Outbox {
 			put(descOutbox, prometheus.GaugeValue, float64(l.Bytes), l.Topic)
 		}

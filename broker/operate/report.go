@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/heraldmq/herald/operators/engine"
 	"github.com/heraldmq/herald/operators/graph"
+	opstate "github.com/heraldmq/herald/operators/state"
 	"github.com/heraldmq/herald/operators/stream"
 	"github.com/heraldmq/herald/topics"
 	"github.com/heraldmq/herald/topics/catalogue"
@@ -26,6 +28,7 @@ type Report struct {
 	Watermark time.Time      `json:"watermark,omitzero"`
 	Keys      int64          `json:"state_keys"`
 	Bytes     int64          `json:"state_bytes"`
+	Sizes     []StateSize    `json:"state_steps,omitempty"` // of Keys and Bytes, by step
 	Lag       uint64         `json:"lag_records"`
 	LagFor    float64        `json:"lag_seconds"`
 	Blocked   string         `json:"blocked,omitempty"`
@@ -45,6 +48,29 @@ type Report struct {
 	// Shadow is how another version compares that runs beside it, where it is led.
 	Shadow *ShadowReport `json:"shadow,omitempty"`
 	Log    []LogLine     `json:"log,omitempty"`
+}
+
+// StateSize is how much of a state is one step's.
+type StateSize struct {
+	Step  string `json:"step"` // "": the engine's own, as what waits to be sent
+	Keys  int64  `json:"keys"`
+	Bytes int64  `json:"bytes"`
+}
+
+// stepSizes are the sizes of a state by step, in the order of their names. What is of no step
+// of the operator any more is taken as the engine's.
+func stepSizes(o *catalogue.Operator, all []opstate.StepSize) []StateSize {
+	names := map[uint16]string{}
+	for name, id := range o.IDs {
+		names[id] = name
+	}
+	by := map[string]StateSize{}
+	for _, s := range all {
+		name := names[s.Step]
+		e := by[name]
+		by[name] = StateSize{name, e.Keys + s.Keys, e.Bytes + s.Bytes}
+	}
+	return slices.SortedFunc(maps.Values(by), func(a, b StateSize) int { return strings.Compare(a.Step, b.Step) })
 }
 
 // Info is the answer to INFO.
@@ -148,6 +174,7 @@ func (u *unit) report() *Report {
 	if st := u.store.Load(); st != nil {
 		r.Epoch, r.Seq = st.Epoch(), st.Seq()
 		r.Keys, r.Bytes = st.Size()
+		r.Sizes = stepSizes(u.op.Load(), st.Steps())
 	}
 	r.Checkpoint = u.checkpointAge().Seconds()
 	reached := r.Seq

@@ -40,6 +40,7 @@ func TestASavepointIsGoneBackTo(t *testing.T) {
 				p.publish(fmt.Sprintf(`{"k":"k%d","v":5}`, i%7))
 			}
 			p.lines(40)
+			p.sized("counts", "aggregate_1")
 			s := &p.ops.service
 			made := p.must(s.savepointCreate(t.Context(), "A", &Request{Name: "counts", Savepoint: "before"})).(*Savepoint)
 			if made.Epoch != 1 || len(made.Instances) != len(o.Homes()) || made.Instances[0].Keys == 0 {
@@ -62,8 +63,10 @@ func TestASavepointIsGoneBackTo(t *testing.T) {
 			if !slices.Equal(after, again) {
 				t.Errorf("after the savepoint comes %v, and came %v", again, after)
 			}
+			p.sized("counts", "aggregate_1")
 			p.close()
 			p = open(t, dir, nil)
+			p.sized("counts", "aggregate_1")
 			s = &p.ops.service
 			p.publish(`{"k":"k0","v":7}`)
 			if got := p.lines(61)[60]; got != `out.k0 {"k":"k0","n":9,"total":49}` {

@@ -30,7 +30,8 @@ func KeyGroup(key []byte) uint16 {
 //	'o' …                                              what waits to be sent, see outbox.go
 //
 // A record's key is prefix-free (value.AppendKey), so it needs no length. In a timer's
-// key its length is at the end, so that timers sort by time, node and key.
+// key its length is at the end, so that timers sort by time, node and key. Package state
+// looks at where the node is, to count by step.
 const (
 	spaceMeta   = 'm'
 	spaceOutbox = 'o'

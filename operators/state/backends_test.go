@@ -7,9 +7,11 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
@@ -32,7 +34,36 @@ func randomKey(rng *rand.Rand) []byte {
 	for i := range k {
 		k[i] = []byte{0, 1, 'a', 'b', 0xfe, 0xff}[rng.IntN(6)]
 	}
+	// Some are of steps, as package engine has them.
+	step := []byte{0, byte(1 + rng.IntN(3))}
+	switch rng.IntN(3) {
+	case 0:
+		k = append(append([]byte{'s', 0, byte(rng.IntN(2))}, step...), k...)
+	case 1:
+		k = append(append([]byte{'t', 0, 1, 2, 3, 4, 5, 6, 7, byte(rng.IntN(3))}, step...), k...)
+	}
 	return k
+}
+
+// countedOf are the sizes of the steps, as what is there says.
+func countedOf(t testing.TB, r Reader) []StepSize {
+	t.Helper()
+	var s sizes
+	if err := r.Scan(nil, nil, func(k, v []byte) bool { s.more(k, len(v)); return true }); err != nil {
+		t.Fatal(err)
+	}
+	return s.there()
+}
+
+func TestKeysAreOfTheirSteps(t *testing.T) {
+	for key, want := range map[string]uint16{
+		"": 0, "mc": 0, "s": 0, "s\x00\x01\x02": 0, "s\x00\x01\x02\x03": 0x203, "s\x00\x01\x02\x03key": 0x203,
+		"t\x0012345678\x01": 0, "t\x0012345678\x01\x02": 0x102, "t\x0012345678\x01\x02name": 0x102, "o12345678901234": 0,
+	} {
+		if got := stepOf([]byte(key)); got != want {
+			t.Errorf("%q is of step %x, wanted %x", key, got, want)
+		}
+	}
 }
 
 // randomDelta is a step's changes.
@@ -143,6 +174,9 @@ func agree(t *testing.T, name string, d *Durable, ref *Memory, from, to []byte) 
 	if k1 != k2 || b1 != b2 || d.Sum() != ref.Sum() || d.Seq() != ref.Seq() {
 		t.Fatalf("%s: %d keys, %d bytes, sum %x, step %d; wanted %d, %d, %x, %d", name, k1, b1, d.Sum(), d.Seq(), k2, b2, ref.Sum(), ref.Seq())
 	}
+	if got, want := d.Steps(), countedOf(t, ref); !slices.Equal(got, want) {
+		t.Fatalf("%s: the steps have %v, wanted %v", name, got, want)
+	}
 	if got, want := text(t, d, from, to), text(t, ref, from, to); got != want {
 		t.Fatalf("%s from %x to %x:\n%s\nwanted\n%s", name, from, to, got, want)
 	}
@@ -208,7 +242,56 @@ func TestPebbleHoldsAPrefixAfterACrash(t *testing.T) {
 		if q.Seq() < flushed || !is || q.Epoch() != 3 || text(t, q, nil, nil) != want {
 			t.Errorf("seed %d: epoch %d, step %d, flushed %d of %d:\n%s\nwanted\n%s", seed, q.Epoch(), q.Seq(), flushed, last, text(t, q, nil, nil), want)
 		}
+		if got, want := q.Steps(), countedOf(t, q); !slices.Equal(got, want) {
+			t.Errorf("seed %d: after a crash the steps have %v, wanted %v", seed, got, want)
+		}
 		if err := q.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// What a version has written that didn't count by step, also after one that did, is counted
+// when it is opened.
+func TestPebbleCountsWhatWasNotCounted(t *testing.T) {
+	dir := t.TempDir()
+	rng := rand.New(rand.NewPCG(1, 5))
+	for _, c := range []struct {
+		when   string
+		change func(p *Pebble) error
+	}{
+		{"nothing was noted", func(p *Pebble) error { return p.t.db.Delete(pebbleSteps, pebble.NoSync) }},
+		{"it was noted before", func(p *Pebble) error {
+			at := p.standing()
+			key := []byte("s\x00\x00\x00\x09key")
+			at.keys, at.bytes, at.sum, at.seq = at.keys+1, at.bytes+int64(len(key)+1), at.sum+pairSum(key, []byte("v")), at.seq+1
+			return errors.Join(p.t.db.Set(dataKey(key), []byte("v"), pebble.NoSync), p.t.db.Set(pebbleAt, at.append(), pebble.NoSync))
+		}},
+		{"it is cut short", func(p *Pebble) error {
+			return p.t.db.Set(pebbleSteps, append(p.standing().append(), 1, 2, 3), pebble.NoSync)
+		}},
+	} {
+		p, err := OpenPebble(filepath.Join(dir, c.when))
+		if err != nil {
+			t.Fatal(err)
+		}
+		model := NewMemory()
+		for seq := uint64(1); seq <= 20; seq++ {
+			delta := randomDelta(rng, model)
+			if err := errors.Join(model.Apply(bytes.Clone(delta), seq), p.Apply(delta, seq)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := errors.Join(c.change(p), p.t.db.Flush(), p.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if p, err = OpenPebble(filepath.Join(dir, c.when)); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := p.Steps(), countedOf(t, p); !slices.Equal(got, want) || len(want) < 2 {
+			t.Errorf("%s: the steps have %v, wanted %v", c.when, got, want)
+		}
+		if err := p.Close(); err != nil {
 			t.Fatal(err)
 		}
 	}

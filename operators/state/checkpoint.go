@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
 )
@@ -65,6 +66,7 @@ func (t *tree) drop(at standingAt, fate func(key []byte) (stays bool, until []by
 	if err != nil {
 		return at, err
 	}
+	at.steps = slices.Clone(at.steps)
 	b := t.db.NewBatch()
 	commit := func() error { return errors.Join(b.Commit(pebble.NoSync), b.Close()) }
 	for ok := i.First(); ok && err == nil; {
@@ -78,6 +80,7 @@ func (t *tree) drop(at standingAt, fate func(key []byte) (stays bool, until []by
 			at.keys--
 			at.bytes -= int64(len(key) + len(i.Value()))
 			at.sum -= pairSum(key, i.Value())
+			at.steps.less(key, len(i.Value()))
 			err = b.Delete(bytes.Clone(i.Key()), nil)
 			if b.Len() > pebbleBatch && err == nil {
 				err = commit()
@@ -86,6 +89,6 @@ func (t *tree) drop(at standingAt, fate func(key []byte) (stays bool, until []by
 		}
 		ok = i.Next()
 	}
-	err = errors.Join(err, i.Error(), i.Close(), b.Set(pebbleAt, at.append(), nil), commit())
+	err = errors.Join(err, i.Error(), i.Close(), at.put(b), commit())
 	return at, err
 }

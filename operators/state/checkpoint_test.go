@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 )
 
@@ -55,7 +56,7 @@ func TestWhatIsRetainedIsTheSameInEveryBackend(t *testing.T) {
 					t.Fatal(err)
 				}
 				mk, ms := m.Size()
-				if got != want || d.Sum() != sum || m.Sum() != sum || d.Epoch() != 2 || d.Seq() != 7 || keys != mk || size != ms || keys == 0 {
+				if got != want || d.Sum() != sum || m.Sum() != sum || d.Epoch() != 2 || d.Seq() != 7 || keys != mk || size != ms || keys == 0 || !slices.Equal(d.Steps(), m.Steps()) {
 					t.Errorf("seed %d, backend %d, %s: epoch %d, step %d, %d keys of %d bytes, sum %x:\n%s\nwanted %x\n%s", seed, backend, when, d.Epoch(), d.Seq(), keys, size, d.Sum(), got, sum, want)
 				}
 			}

@@ -166,6 +166,9 @@ func (d *Durable) Seq() uint64 { return d.now().Seq() }
 // Size implements Store.
 func (d *Durable) Size() (keys, bytes int64) { return d.now().Size() }
 
+// Steps implements Store.
+func (d *Durable) Steps() []StepSize { return d.now().Steps() }
+
 // Sum implements Store.
 func (d *Durable) Sum() uint64 { return d.now().Sum() }
 

@@ -15,6 +15,7 @@ type Memory struct {
 	seq   uint64
 	bytes int64
 	sum   uint64
+	steps sizes
 }
 
 var _ Store = (*Memory)(nil)
@@ -97,17 +98,26 @@ func (m *Memory) Apply(delta []byte, seq uint64) error {
 			return nil
 		}
 		if old, ok := m.tree.Set(string(key), v); ok {
-			m.less(key, old)
+			m.bytes += int64(len(v) - len(old))
+			m.sum += pairSum(key, v) - pairSum(key, old)
+			m.steps.other(key, len(old), len(v))
+			return nil
 		}
-		m.bytes += int64(len(key) + len(v))
-		m.sum += pairSum(key, v)
+		m.more(key, v)
 		return nil
 	})
+}
+
+func (m *Memory) more(key, v []byte) {
+	m.bytes += int64(len(key) + len(v))
+	m.sum += pairSum(key, v)
+	m.steps.more(key, len(v))
 }
 
 func (m *Memory) less(key, old []byte) {
 	m.bytes -= int64(len(key) + len(old))
 	m.sum -= pairSum(key, old)
+	m.steps.less(key, len(old))
 }
 
 // Sum implements Store.
@@ -131,6 +141,13 @@ func (m *Memory) Size() (keys, bytes int64) {
 	return int64(m.tree.Len()), m.bytes
 }
 
+// Steps implements Store.
+func (m *Memory) Steps() []StepSize {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return m.steps.there()
+}
+
 // Snapshot implements Store; it takes no time, whatever the size.
 func (m *Memory) Snapshot() (Snapshot, error) {
 	m.mu.Lock()
@@ -143,8 +160,7 @@ func (m *Memory) Replace(from Reader, seq uint64) error {
 	fresh := NewMemory()
 	err := from.Scan(nil, nil, func(key, v []byte) bool {
 		fresh.tree.Set(string(key), v)
-		fresh.bytes += int64(len(key) + len(v))
-		fresh.sum += pairSum(key, v)
+		fresh.more(key, v)
 		return true
 	})
 	if err != nil {
@@ -152,7 +168,7 @@ func (m *Memory) Replace(from Reader, seq uint64) error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.tree, m.bytes, m.sum, m.seq = fresh.tree, fresh.bytes, fresh.sum, seq
+	m.tree, m.bytes, m.sum, m.steps, m.seq = fresh.tree, fresh.bytes, fresh.sum, fresh.steps, seq
 	return nil
 }
 

@@ -1,12 +1,14 @@
 package state
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -23,6 +25,9 @@ import (
 //
 //	'd' key   a value
 //	'm'       epoch u64, seq u64, keys u64, bytes u64, sum u64
+//	'n'       the same, then for each step: step u16, keys u64, bytes u64
+//
+// Versions before wrote no 'n': one that isn't of where the tree stands is counted anew.
 //
 // A folder holds one tree, tree-N, and the file tree with N: another state as a whole is
 // another tree, which takes the place of the old one once it is complete.
@@ -47,6 +52,7 @@ type standingAt struct {
 	epoch, seq  uint64
 	keys, bytes int64
 	sum         uint64
+	steps       sizes // never changed once it is somewhere
 }
 
 // tree is an open database. It is closed once nobody looks at it any more.
@@ -67,8 +73,9 @@ const (
 )
 
 var (
-	pebbleAt  = []byte{'m'}
-	pebbleEnd = []byte{'e'} // behind all 'd'
+	pebbleAt    = []byte{'m'}
+	pebbleEnd   = []byte{'e'} // behind all 'd'
+	pebbleSteps = []byte{'n'}
 )
 
 // quiet is Pebble's log: it says nothing but what ends the process, a write that failed
@@ -147,6 +154,7 @@ func openPebble(fs vfs.FS, dir string) (*Pebble, error) {
 	if err == nil {
 		if p.at, err = parseAt(v); err == nil {
 			p.flushed = p.at.seq
+			p.at.steps, err = p.t.steps(v)
 		}
 		err = errors.Join(err, closer.Close())
 	}
@@ -247,7 +255,35 @@ func parseAt(b []byte) (a standingAt, err error) {
 		return a, fmt.Errorf("%w: where it stands", ErrDelta)
 	}
 	n := func(i int) uint64 { return binary.LittleEndian.Uint64(b[8*i:]) }
-	return standingAt{n(0), n(1), int64(n(2)), int64(n(3)), n(4)}, nil
+	return standingAt{n(0), n(1), int64(n(2)), int64(n(3)), n(4), nil}, nil
+}
+
+// put notes where the tree stands once a batch is in it.
+func (a standingAt) put(b *pebble.Batch) error {
+	at := a.append()
+	return errors.Join(b.Set(pebbleAt, at, nil), b.Set(pebbleSteps, a.steps.append(at), nil))
+}
+
+// steps are the sizes that were noted with where the tree stands, or what there is.
+func (t *tree) steps(at []byte) (s sizes, err error) {
+	v, closer, err := t.db.Get(pebbleSteps)
+	if err == nil {
+		noted, ok := parseSizes(v[min(len(at), len(v)):])
+		ok = ok && bytes.HasPrefix(v, at)
+		if err := closer.Close(); err != nil || ok {
+			return noted, err
+		}
+	} else if !errors.Is(err, pebble.ErrNotFound) {
+		return nil, err
+	}
+	i, err := t.db.NewIter(&pebble.IterOptions{LowerBound: dataKey(nil), UpperBound: pebbleEnd})
+	if err != nil {
+		return nil, err
+	}
+	for ok := i.First(); ok; ok = i.Next() {
+		s.more(i.Key()[1:], len(i.Value()))
+	}
+	return s, errors.Join(i.Error(), i.Close())
 }
 
 func dataKey(key []byte) []byte { return append(append(make([]byte, 0, len(key)+1), 'd'), key...) }
@@ -331,7 +367,7 @@ func (p *Pebble) Apply(delta []byte, seq uint64) error {
 	at, err := fill(b, p.t.db, p.at, delta)
 	at.seq = seq
 	if err == nil {
-		err = errors.Join(b.Set(pebbleAt, at.append(), nil), b.Commit(pebble.NoSync))
+		err = errors.Join(at.put(b), b.Commit(pebble.NoSync))
 	}
 	if err = errors.Join(err, b.Close()); err != nil {
 		return fmt.Errorf("change an operator's state: %w", err)
@@ -342,6 +378,7 @@ func (p *Pebble) Apply(delta []byte, seq uint64) error {
 
 // fill puts a delta into a batch and returns where the state stands then.
 func fill(b *pebble.Batch, r pebbleReader, at standingAt, delta []byte) (standingAt, error) {
+	at.steps = slices.Clone(at.steps)
 	err := EachChange(delta, func(key, v []byte, deleted bool) error {
 		old, had, err := lookUp(r, key)
 		if err != nil {
@@ -351,6 +388,7 @@ func fill(b *pebble.Batch, r pebbleReader, at standingAt, delta []byte) (standin
 			at.keys--
 			at.bytes -= int64(len(key) + len(old))
 			at.sum -= pairSum(key, old)
+			at.steps.less(key, len(old))
 		}
 		if deleted {
 			return b.Delete(dataKey(key), nil)
@@ -358,6 +396,7 @@ func fill(b *pebble.Batch, r pebbleReader, at standingAt, delta []byte) (standin
 		at.keys++
 		at.bytes += int64(len(key) + len(v))
 		at.sum += pairSum(key, v)
+		at.steps.more(key, len(v))
 		return b.Set(dataKey(key), v, nil)
 	})
 	return at, err
@@ -377,6 +416,9 @@ func (p *Pebble) Size() (keys, bytes int64) {
 	at := p.standing()
 	return at.keys, at.bytes
 }
+
+// Steps implements Store.
+func (p *Pebble) Steps() []StepSize { return p.standing().steps.there() }
 
 func (p *Pebble) standing() standingAt {
 	p.mu.Lock()
@@ -475,6 +517,7 @@ func (t *tree) load(from Reader, of func() (epoch, seq uint64, err error)) (at s
 		at.keys++
 		at.bytes += int64(len(key) + len(v))
 		at.sum += pairSum(key, v)
+		at.steps.more(key, len(v))
 		failed = errors.Join(failed, b.Set(dataKey(key), v, nil))
 		if b.Len() > pebbleBatch && failed == nil {
 			commit()
@@ -485,7 +528,7 @@ func (t *tree) load(from Reader, of func() (epoch, seq uint64, err error)) (at s
 	if err == nil {
 		at.epoch, at.seq, err = of()
 	}
-	failed = errors.Join(failed, b.Set(pebbleAt, at.append(), nil))
+	failed = errors.Join(failed, at.put(b))
 	commit()
 	return at, errors.Join(err, failed)
 }

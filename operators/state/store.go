@@ -67,6 +67,8 @@ type Store interface {
 	Seq() uint64
 	// Size returns how many keys there are, and the bytes of keys and values.
 	Size() (keys, bytes int64)
+	// Steps returns the same by step, of those that have something; together they are Size.
+	Steps() []StepSize
 	// Sum returns a figure of all keys and values: equal for equal states.
 	Sum() uint64
 	// Snapshot returns the state as it is now, which later steps don't change. It

@@ -265,6 +265,8 @@ func operatorSteps(i *client.OperatorInfo) ui.Rows {
 		counts map[string]uint64
 		calls  uint64
 		busy   time.Duration
+		keys   int64
+		bytes  int64
 	}
 	var all []*step
 	at := func(name string) *step {
@@ -285,8 +287,15 @@ func operatorSteps(i *client.OperatorInfo) ui.Rows {
 		for _, c := range r.Counts {
 			at(c.Step).counts[c.Name] += c.N
 		}
+		for _, z := range r.Sizes {
+			if z.Step == "" {
+				continue // clocks and counts; what waits to be sent is told where it does
+			}
+			s := at(z.Step)
+			s.keys, s.bytes = s.keys+z.Keys, s.bytes+z.Bytes
+		}
 	}
-	rows := ui.Rows{Columns: []string{"step", "in", "out", "could/s", "other"}, Right: []bool{false, true, true, true}}
+	rows := ui.Rows{Columns: []string{"step", "in", "out", "could/s", "keys", "bytes", "other"}, Right: []bool{false, true, true, true, true, true}}
 	for _, s := range all {
 		could, other := "", []string{}
 		if s.busy > 0 && s.calls > 0 {
@@ -297,7 +306,11 @@ func operatorSteps(i *client.OperatorInfo) ui.Rows {
 				other = append(other, fmt.Sprintf("%d %s", s.counts[name], name))
 			}
 		}
-		rows.Cells = append(rows.Cells, []string{s.name, fmt.Sprint(s.counts["in"]), fmt.Sprint(s.counts["out"]), could, strings.Join(other, ", ")})
+		keys, bytes := "", ""
+		if s.keys > 0 {
+			keys, bytes = fmt.Sprint(s.keys), fmt.Sprint(s.bytes)
+		}
+		rows.Cells = append(rows.Cells, []string{s.name, fmt.Sprint(s.counts["in"]), fmt.Sprint(s.counts["out"]), could, keys, bytes, strings.Join(other, ", ")})
 	}
 	return rows
 }

@@ -36,9 +36,9 @@ outputs: [{topic: SUMS, key: n}]
 	}
 	got := map[string]string{}
 	for _, row := range operatorSteps(&info).Cells {
-		got[row[0]] = strings.Join([]string{row[1], row[2], row[4]}, " ")
+		got[row[0]] = strings.Join([]string{row[1], row[2], row[4], row[6]}, " ")
 	}
-	if got["total"] != "3 3 " || got["key_1"] != "4 3 1 error" {
+	if got["total"] != "3 3 2 " || got["key_1"] != "4 3  1 error" {
 		t.Errorf("the steps are %v", got)
 	}
 

@@ -20,6 +20,8 @@ import (
 type primary struct {
 	arrivals []engine.Arrival  // read and not yet run
 	next     []topics.Sequence // by input: where to read on; nil: at the instance's position
+	brought  []bool            // by input: reading brought it on the last time
+	stale    bool              // arrivals are what an earlier step has left
 	since    time.Time         // the first of arrivals was read
 	flying   []*flight         // proposed and not yet committed
 	after    time.Time         // nothing is proposed before
@@ -53,7 +55,7 @@ type live struct {
 }
 
 func (p *primary) reset() {
-	p.arrivals, p.next, p.flying = nil, nil, nil
+	p.arrivals, p.next, p.brought, p.flying = nil, nil, nil, nil
 }
 
 func (p *primary) first() *flight {

@@ -28,9 +28,10 @@ func (u *unit) remote() bool {
 // gather reads what has arrived, of each input in its order and of all by the time they
 // were stored; up to the cut, where there is one.
 func (u *unit) gather(cut []topics.Sequence) error {
-	if len(u.p.arrivals) > 0 {
+	if u.p.stale = len(u.p.arrivals) > 0; u.p.stale {
 		return nil
 	}
+	u.p.brought = make([]bool, len(u.g.Inputs))
 	o := u.op.Load()
 	if u.p.next == nil {
 		u.p.next = make([]topics.Sequence, len(u.g.Inputs))
@@ -48,6 +49,7 @@ func (u *unit) gather(cut []topics.Sequence) error {
 			next = min(next, cut[i]+1)
 			messages = slices.DeleteFunc(messages, func(m topics.Message) bool { return m.Sequence > cut[i] })
 		}
+		u.p.brought[i] = next > u.p.next[i]
 		u.p.next[i] = max(next, u.p.next[i])
 		for m := range messages {
 			u.p.arrivals = append(u.p.arrivals, engine.Arrival{Input: i, Message: &messages[m]})
@@ -187,11 +189,16 @@ func (u *unit) moved() bool {
 	return false
 }
 
-// waiting tells whether an input has more than what is in the batch.
+// waiting tells whether an input has more than what is in the batch, or may have: it is then
+// not called idle. What is in the batch may have been read long ago, while the operator was
+// held up.
 func (u *unit) waiting(input int) bool {
 	t, ok := u.e.state.Topic(u.op.Load().Account, u.g.Inputs[input].Topic)
-	if !ok || t.Data() == nil {
+	if !ok {
 		return false
+	}
+	if t.Data() == nil { // what there is elsewhere is known for as long as it takes to read it
+		return u.p.stale || input < len(u.p.brought) && u.p.brought[input]
 	}
 	_, last := t.Data().Bounds()
 	return u.p.next[input] <= last

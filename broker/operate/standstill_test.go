@@ -140,10 +140,15 @@ func (x *farInput) track(name string, p *place) {
 
 // withFarInput is a fleet whose input is on one node, which leads the operator.
 func withFarInput(t *testing.T, patience time.Duration) (f *fleet, x *farInput, home string, others []string) {
+	return withFarInputs(t, patience, func(*state.Options, *Options) {})
+}
+
+func withFarInputs(t *testing.T, patience time.Duration, change func(*state.Options, *Options)) (f *fleet, x *farInput, home string, others []string) {
 	x = &farInput{places: map[string]*place{}, away: map[string]bool{}}
 	f = startFleetWith(t, func(so *state.Options, oo *Options) {
 		by := filepath.Base(filepath.Dir(so.Dir))
 		oo.Patience = patience
+		change(so, oo)
 		oo.Fetch = func(_ context.Context, t *state.Topic, _ []string, from topics.Sequence) ([]topics.Message, topics.Sequence, error) {
 			return x.fetch(by, t, from)
 		}

@@ -67,6 +67,7 @@ func (b *Broker) openDurable() (*durable, error) {
 		unused: make(chan unusedConsumer, unusedMax),
 	}
 	d.ctx, d.cancel = context.WithCancel(context.Background())
+	d.letters.d = d
 	so := state.Options{
 		Dir: filepath.Join(b.storeDir, "herald"), ServerName: b.name(o), Domain: o.JetStream.Domain, Tags: o.Tags,
 		Replier: func(a *front.Account) state.Replier { return a.NewPublisher() },
@@ -136,11 +137,6 @@ func (d *durable) join(o *config.Options) {
 		QueueLimit: o.JetStream.RequestQueue, Log: b.cfg.Log,
 	})
 	d.adverts = advertise.New(ao)
-	if b.links != nil {
-		d.letters.init(d, peers)
-	} else {
-		d.letters.init(d, nil)
-	}
 	d.wg.Go(d.letters.run)
 }
 

@@ -140,7 +140,7 @@ func (d *durable) engineOptions(g *state.Group, o *config.Options) delivery.Opti
 			return nil
 		},
 		Proposer: g,
-		Bury:     d.bury,
+		Letters:  &d.letters,
 		Filters:  d.b.filters,
 		DeleteConsumer: func(id topics.TopicID, name string) {
 			select {

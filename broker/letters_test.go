@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,8 +17,9 @@ import (
 
 	"github.com/heraldmq/herald/broker/config"
 	"github.com/heraldmq/herald/broker/delivery"
-	"github.com/heraldmq/herald/replication"
+	"github.com/heraldmq/herald/broker/state"
 	"github.com/heraldmq/herald/topics"
+	"github.com/heraldmq/herald/topics/consumer"
 )
 
 // graveyard is some nodes with a message that died.
@@ -112,84 +114,42 @@ func (g *graveyard) group(name string) topics.GroupID {
 	return t.Group().ID()
 }
 
-// dying makes a consumer of FROM whose letters go to a subject, with one message pending,
-// and returns the burial of that.
-func (g *graveyard) dying(letters string) *delivery.Burial {
+// dying makes a consumer of FROM whose letters go to a subject.
+func (g *graveyard) dying(letters string) jetstream.Consumer {
 	g.Helper()
 	c, err := g.js.CreateConsumer(g.ctx, "FROM", jetstream.ConsumerConfig{
-		Durable: "c", AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Hour, MaxDeliver: 2, Metadata: map[string]string{"herald.dlq.subject": letters},
+		Durable: "c", AckPolicy: jetstream.AckExplicitPolicy, AckWait: 200 * time.Millisecond, MaxDeliver: 1,
+		Metadata: map[string]string{"herald.dlq.subject": letters},
 	})
 	if err != nil {
 		g.Fatal(err)
 	}
+	return c
+}
+
+// kill has a message die, soon.
+func (g *graveyard) kill(c jetstream.Consumer) {
+	g.Helper()
 	if _, err := g.js.Publish(g.ctx, "FROM", []byte("it dies")); err != nil {
 		g.Fatal(err)
 	}
-	if batch, err := c.Fetch(1); err != nil || (<-batch.Messages()) == nil {
-		g.Fatalf("nothing was delivered: %v", err)
+	if _, err := c.Next(); err != nil {
+		g.Fatal(err)
 	}
-	var b *delivery.Burial
-	g.until("the delivery to be committed", func() bool {
+}
+
+// leader returns the node that leads a topic's group, and the topic as it knows it.
+func (g *graveyard) leader(name string) (b *Broker, topic *state.Topic) {
+	g.Helper()
+	g.until("a leader of "+name, func() bool {
 		for _, n := range g.nodes {
-			t, ok := n.durable.Load().state.Topic(config.GlobalAccount, "FROM")
-			if !ok || t.Data() == nil || !t.Group().IsLeader() {
-				continue
+			if t, ok := n.durable.Load().state.Topic(config.GlobalAccount, name); ok && t.Data() != nil && t.Group().IsLeader() && !t.Moving() {
+				b, topic = n, t
 			}
-			c := t.Data().Consumer("c")
-			if c == nil || c.NumAckPending() == 0 {
-				continue
-			}
-			given := topics.AppendConsumerRecord(nil, t.ID(), c.ID())
-			b = &delivery.Burial{
-				ID: delivery.BurialID(t.ID(), c.ID(), c.Epoch(), 1), Account: config.GlobalAccount, Subject: letters, Payload: []byte("it dies"),
-				Header: []byte("NATS/1.0\r\nHerald-Dead-Sequence: 1\r\n\r\n"), Topic: t.ID(), Given: append(given, c.BurialRecord(1, 1)...),
-			}
-			return true
 		}
-		return false
+		return b != nil
 	})
-	return b
-}
-
-// bury is the leader's attempt that leads until it has been asked as often.
-func (g *graveyard) bury(b *delivery.Burial, again bool, asked int) error {
-	x := *b
-	x.Again = again
-	x.Leads = func() bool { asked--; return asked >= 0 }
-	for _, n := range g.nodes {
-		if t, ok := n.durable.Load().state.Topic(config.GlobalAccount, "FROM"); ok && t.Group().IsLeader() {
-			return n.durable.Load().bury(g.ctx, &x)
-		}
-	}
-	return replication.ErrNotLeader
-}
-
-func (g *graveyard) places() (n int) {
-	for _, b := range g.nodes {
-		for _, group := range b.durable.Load().state.Groups() {
-			if group.IsLeader() {
-				group.Store().Producers(func(id, _ uint64) bool {
-					if id&topics.BurialProducer != 0 {
-						n++
-					}
-					return true
-				})
-			}
-		}
-	}
-	return n
-}
-
-// sweep has all nodes look twice, as far apart as is needed.
-func (g *graveyard) sweep() {
-	now := time.Now()
-	for _, b := range g.nodes {
-		l := &letters{}
-		l.init(b.durable.Load(), nil)
-		l.peers, l.age = b.durable.Load().letters.peers, letterAge
-		l.sweep(g.ctx, now)
-		l.sweep(g.ctx, now.Add(letterAge))
-	}
+	return b, topic
 }
 
 func (g *graveyard) stored(name string) uint64 {
@@ -201,52 +161,30 @@ func (g *graveyard) stored(name string) uint64 {
 	return s.CachedInfo().State.Msgs
 }
 
-// pending is what the replicated copy of the consumer has; the engine, which knows nothing of
-// these burials, believes that the message is still to be acknowledged.
-func (g *graveyard) pending() int {
-	for _, n := range g.nodes {
-		if t, ok := n.durable.Load().state.Topic(config.GlobalAccount, "FROM"); ok && t.Data() != nil && t.Group().IsLeader() {
-			return t.Data().Consumer("c").NumAckPending()
+// pending is what the replicated copy of the consumer has.
+func (g *graveyard) pending() (n int) {
+	_, t := g.leader("FROM")
+	t.Data().LookAt("c", func(c *consumer.Consumer) { n = c.NumAckPending() })
+	return n
+}
+
+// boxes returns how many consumers the topics know that send letters.
+func (g *graveyard) boxes() (n int) {
+	for _, b := range g.nodes {
+		for _, group := range b.durable.Load().state.Groups() {
+			if group.IsLeader() {
+				n += len(group.Store().Letterboxes())
+			}
 		}
 	}
-	return -1
+	return n
 }
 
-// TestAPlaceThatALeaderLeftBehindIsSwept: the lead goes between the two commits of a burial
-// in two groups, and between the second and the end of it.
-func TestAPlaceThatALeaderLeftBehindIsSwept(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts a cluster")
-	}
-	g := newGraveyard(t, 3) // a node alone has one group
-	g.stream("FROM", 3)
-	g.stream("DEAD", 1)
-	b := g.dying("DEAD")
-	if err := g.bury(b, false, 0); !errors.Is(err, replication.ErrNotLeader) {
-		t.Fatalf("buried by one that doesn't lead: %v", err)
-	}
-	if g.stored("DEAD") != 1 || g.places() != 1 || g.pending() != 1 {
-		t.Fatalf("%d letters, %d places, %d pending, wanted one of each", g.stored("DEAD"), g.places(), g.pending())
-	}
-	g.sweep()
-	if g.places() != 1 {
-		t.Fatal("a place was swept whose message is not given up")
-	}
-	if err := g.bury(b, true, 1); err != nil { // the next leader, which goes before it is through
-		t.Fatal(err)
-	}
-	if g.stored("DEAD") != 1 || g.pending() != 0 || g.places() != 1 {
-		t.Fatalf("%d letters, %d pending, %d places, wanted 1, 0, 1", g.stored("DEAD"), g.pending(), g.places())
-	}
-	g.until("the place to be swept", func() bool { // which a replica that is behind may still want
-		g.sweep()
-		return g.places() == 0
-	})
-}
-
-// TestALeaderOfThePastBuriesNothing: it goes on with a burial that its successor has been
-// through, to the end.
-func TestALeaderOfThePastBuriesNothing(t *testing.T) {
+// TestALetterThatComesLateIsStoredOnce: a leader begins a parcel and is held up when it
+// sends it. Its successor finds the parcel, stores it and gives the message up. Then come,
+// late, what another leader may have declared, the parcel again and again, and the first
+// leader's own.
+func TestALetterThatComesLateIsStoredOnce(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a cluster")
 	}
@@ -255,20 +193,52 @@ func TestALeaderOfThePastBuriesNothing(t *testing.T) {
 			g := newGraveyard(t, 3)
 			g.stream("FROM", 3)
 			g.stream("DEAD", replicas)
-			b := g.dying("DEAD")
-			g.until("the successor to bury it", func() bool { return g.bury(b, false, 9) == nil })
-			if err := g.bury(b, false, 9); !errors.Is(err, replication.ErrNotLeader) {
-				t.Errorf("buried once more: %v", err)
+			c := g.dying("DEAD")
+			first, from := g.leader("FROM")
+			held, release := make(chan *state.Guarded, 100), make(chan struct{})
+			sends := func(x *state.Guarded) {
+				held <- x
+				<-release
 			}
-			if g.stored("DEAD") != 1 || g.pending() != 0 {
-				t.Errorf("%d letters, %d pending, wanted 1 and 0", g.stored("DEAD"), g.pending())
+			first.durable.Load().letters.sends.Store(&sends)
+			t.Cleanup(func() { close(release) })
+			g.kill(c)
+			late := <-held
+			var next string
+			for _, n := range g.nodes {
+				if n != first {
+					next = n.durable.Load().state.NodeID()
+				}
 			}
+			g.until("another node to lead", func() bool {
+				_ = from.Group().Transfer(g.ctx, next)
+				n, _ := g.leader("FROM")
+				return n != first
+			})
+			g.until("the successor to give the message up", func() bool { return g.pending() == 0 })
+			if n := g.stored("DEAD"); n != 1 {
+				t.Fatalf("the successor stored %d letters", n)
+			}
+			_, dead := g.leader("DEAD")
+			if _, err := dead.Group().DeclareProducer(g.ctx, late.Guard.Producer, late.Guard.Epoch); err != nil {
+				t.Fatal(err)
+			}
+			for range 2 {
+				if r, err := dead.Group().AskGuarded(g.ctx, late); err != nil || r.Verdict == topics.GuardNext {
+					t.Errorf("the late letter: %+v, %v", r, err)
+				}
+			}
+			if n := g.stored("DEAD"); n != 1 || g.pending() != 0 {
+				t.Errorf("%d letters, %d pending, wanted 1 and 0", n, g.pending())
+			}
+			g.kill(c) // and it goes on
+			g.until("the next letter", func() bool { return g.stored("DEAD") == 2 && g.pending() == 0 })
 		})
 	}
 }
 
-// TestALetterWhoseTopicMovesIsStoredOnce: the letters' topic moves to another group between
-// the two commits.
+// TestALetterWhoseTopicMovesIsStoredOnce: the letters' topic moves to another group before
+// its answer is known, and with it what it knows.
 func TestALetterWhoseTopicMovesIsStoredOnce(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a cluster")
@@ -276,18 +246,83 @@ func TestALetterWhoseTopicMovesIsStoredOnce(t *testing.T) {
 	g := newGraveyard(t, 3)
 	g.stream("FROM", 3)
 	before := g.stream("DEAD", 1)
-	b := g.dying("DEAD")
-	if err := g.bury(b, false, 0); !errors.Is(err, replication.ErrNotLeader) {
-		t.Fatalf("buried by one that doesn't lead: %v", err)
+	g.dying("DEAD")
+	node, from := g.leader("FROM")
+	l := &node.durable.Load().letters
+	dead, ok := l.Keeper(config.GlobalAccount, "DEAD")
+	if !ok {
+		t.Fatal("nobody keeps DEAD")
 	}
+	p := &delivery.Parcel{
+		Account: config.GlobalAccount, Subject: "DEAD", From: from.ID(), Consumer: from.Data().ConsumerID("c"), Number: 5, To: dead,
+		Letters: []delivery.Letter{{Payload: []byte("it died")}, {Payload: []byte("and it")}},
+	}
+	ask := func(what string, want delivery.Fate, f func() (delivery.Fate, error)) {
+		t.Helper()
+		var got delivery.Fate
+		var err error
+		g.until(what, func() bool { got, err = f(); return got != delivery.Unknown })
+		if got != want || g.stored("DEAD") != 2 {
+			t.Errorf("%s: %d, %v, with %d letters; wanted %d and 2", what, got, err, g.stored("DEAD"), want)
+		}
+	}
+	send := func() (delivery.Fate, error) { return l.Send(g.ctx, p) }
+	ask("send", delivery.Stored, send)
 	g.stream("DEAD", 3)
-	g.until("the topic to move", func() bool { return g.group("DEAD") != before && g.stored("DEAD") == 1 })
-	g.until("the next leader to bury it", func() bool { return g.bury(b, true, 9) == nil })
-	if g.stored("DEAD") != 1 || g.pending() != 0 {
-		t.Errorf("%d letters, %d pending, wanted 1 and 0", g.stored("DEAD"), g.pending())
+	g.until("the topic to move", func() bool { return g.group("DEAD") != before && g.stored("DEAD") == 2 })
+	ask("send again", delivery.Stored, send)
+	ask("close what is stored", delivery.Stored, func() (delivery.Fate, error) { return l.Close(g.ctx, p) })
+	p.Number = 9
+	ask("close what was never sent", delivery.Closed, func() (delivery.Fate, error) { return l.Close(g.ctx, p) })
+	ask("send what is closed", delivery.Closed, send)
+	p.Number = 7
+	ask("send what is behind", delivery.Closed, send)
+	if p.Behind != 9 {
+		t.Errorf("the topic is told to be at %d, and is at 9", p.Behind)
 	}
-	g.until("the place to be swept", func() bool { // which a replica that is behind may still want
-		g.sweep()
-		return g.places() == 0
-	})
+	p.Number = 10
+	if err := g.js.DeleteStream(g.ctx, "DEAD"); err != nil {
+		t.Fatal(err)
+	}
+	g.until("a topic that is deleted to take nothing", func() bool { got, _ := send(); return got == delivery.Closed })
+}
+
+// TestWhatIsKnownOfAConsumerGoesWithIt, and not before.
+func TestWhatIsKnownOfAConsumerGoesWithIt(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a cluster")
+	}
+	g := newGraveyard(t, 3)
+	g.stream("FROM", 3)
+	g.stream("DEAD", 1)
+	var late atomic.Pointer[state.Guarded]
+	keep := func(x *state.Guarded) { late.Store(x) }
+	for _, n := range g.nodes {
+		n.durable.Load().letters.sends.Store(&keep)
+	}
+	g.kill(g.dying("DEAD"))
+	g.until("the letter", func() bool { return g.stored("DEAD") == 1 && g.pending() == 0 })
+	sweep := func() {
+		for _, n := range g.nodes {
+			n.durable.Load().letters.sweep(g.ctx, true)
+		}
+	}
+	sweep()
+	if n := g.boxes(); n != 1 {
+		t.Fatalf("%d boxes while there is the consumer", n)
+	}
+	if err := g.js.DeleteConsumer(g.ctx, "FROM", "c"); err != nil {
+		t.Fatal(err)
+	}
+	g.until("the topic to forget the consumer", func() bool { sweep(); return g.boxes() == 0 })
+	_, dead := g.leader("DEAD")
+	if r, err := dead.Group().AskGuarded(g.ctx, late.Load()); err != nil || r.Verdict == topics.GuardNext || g.stored("DEAD") != 1 {
+		t.Errorf("its late letter: %+v, %v, %d are stored", r, err, g.stored("DEAD"))
+	}
+	g.kill(g.dying("DEAD")) // another one of that name
+	g.until("the letter of the next consumer", func() bool { return g.stored("DEAD") == 2 && g.pending() == 0 })
+	if err := g.js.DeleteStream(g.ctx, "FROM"); err != nil {
+		t.Fatal(err)
+	}
+	g.until("the topic to forget a topic's consumers", func() bool { sweep(); return g.boxes() == 0 })
 }

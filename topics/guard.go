@@ -17,8 +17,9 @@ type Guard struct {
 	Records   uint32 // how many records it guards
 }
 
-// BurialProducer is set in the ids of producers that are dead letters on their way: each
-// sends once and is removed when its message has been given up. Operators have none of it.
+// BurialProducer is set in the ids of producers that send dead letters; operators have none
+// of it. With OutboxBit it is a consumer (LetterProducer). Without, it is a single letter of
+// a version before: such a one is declared no more, and forgotten in time.
 const BurialProducer = uint64(1) << 62
 
 // OutboxBit is set in the number of a producer that is an outbox: what each of its guards

@@ -35,6 +35,8 @@ const (
 	RecordGuard                                // no topic; AppendGuard: the next records, publishes, steps and acknowledgements, stand or fall together, once
 	RecordStep                                 // no topic; behind a guard: the head of an operator's step, which only operators read
 	RecordTopicMove                            // broker/state: number, pass, step, what the step of topics/store has
+	RecordLetters                              // consumer, body of consumer.AppendLetters
+	RecordLetterbox                            // broker/state: what is done, producer, partition, number of a parcel
 )
 
 // ConsumerRecordHeader is how many bytes AppendConsumerRecord adds.

@@ -3,7 +3,7 @@
 // consumers, takes acknowledgements, repeats what wasn't acknowledged, and
 // removes consumers nobody uses.
 //
-// There is no goroutine and no timer per consumer. A consumer that has something
+// There is no lasting goroutine and no timer per consumer. A consumer that has something
 // to do stands in the ready queue (pool.go); one of a few workers takes it out
 // and gives it a turn (turn.go): what is due, what has expired, a bounded number
 // of messages, one flush. A consumer is worked on by at most one worker at a
@@ -11,7 +11,8 @@
 // live copies of the consumers did is proposed by one goroutine (recorder.go):
 // deliveries within 50 ms, acknowledgements within 2 ms, those whose sender wants
 // an answer at once. A consumer with a key sends what it decided on only then
-// (written.go). An idle engine has no timer running.
+// (written.go). While a consumer has dead letters that can leave, a goroutine of its own
+// sees to them (burial.go). An idle engine has no timer running.
 //
 //	Pull, Ack, FlowControl   any goroutine ─► reader (one lock each) ─► ready queue
 //	Grown                    apply side ─► topic's hungry readers ─► ready queue

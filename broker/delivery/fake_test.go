@@ -142,6 +142,12 @@ func (t *fakeTopic) Consumer(name string) *consumer.Consumer {
 	return nil
 }
 
+func (t *fakeTopic) LookAt(name string, f func(*consumer.Consumer)) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	f(t.consumers[name])
+}
+
 func (t *fakeTopic) ConsumerNames() (names []string) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -251,9 +257,12 @@ func (w *world) Submit(kind topics.RecordKind, body []byte, done func(any, error
 				continue
 			}
 			note := func(s topics.Sequence) { w.topic.acked = append(w.topic.acked, s) }
-			if kind == topics.RecordDelivered {
+			switch kind {
+			case topics.RecordDelivered:
 				err = x.ApplyDelivered(rest, note)
-			} else {
+			case topics.RecordLetters:
+				err = x.ApplyLetters(rest, note)
+			default:
 				err = x.ApplyAcks(rest, note)
 			}
 		}

@@ -1,7 +1,6 @@
 package delivery
 
 import (
-	"context"
 	"log/slog"
 	"runtime"
 	"time"
@@ -25,6 +24,9 @@ type Topic interface {
 	Read(f *topics.Filter, from topics.Sequence, max, maxBytes int, dst []topics.Message) (out []topics.Message, next topics.Sequence, err error)
 	// Consumer returns a Clone of the replicated copy, nil if there is none.
 	Consumer(name string) *consumer.Consumer
+	// LookAt calls f with the replicated copy, nil if there is none. f must not keep or
+	// change it, nor call the topic.
+	LookAt(name string, f func(*consumer.Consumer))
 	// ConsumerNames returns the names of the topic's consumers.
 	ConsumerNames() []string
 }
@@ -68,10 +70,9 @@ type Options struct {
 	// block; when it fails, the engine asks again later.
 	DeleteConsumer func(id topics.TopicID, name string)
 
-	// Bury stores a dead letter and has its consumer give the message up, both or
-	// neither; asked again, it does so once. It returns when that is durable. nil: nobody
-	// can, and such messages stay pending.
-	Bury func(ctx context.Context, b *Burial) error
+	// Letters is the way of dead letters to their topics. nil: there is none, and such
+	// messages stay pending.
+	Letters Letters
 
 	// Filters are the content filters of consumers, shared with other rooms; default: a
 	// set of its own.

@@ -151,7 +151,7 @@ const firstPause = 3 * time.Millisecond
 func (r *reader) adopt(c *consumer.Consumer) {
 	r.c = c
 	r.c.Lead(r.topic.data)
-	r.dead.before, r.dead.tried = c.Delivered().Stream, nil
+	r.dead.refused, r.dead.most = nil, 0
 	r.configure(true)
 }
 

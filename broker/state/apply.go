@@ -82,6 +82,10 @@ func (m *dataMachine) applyRecord(kind topics.RecordKind, raw []byte) (any, erro
 			return nil, err
 		}
 		return nil, nil
+	case topics.RecordLetters:
+		return m.applyLetters(raw)
+	case topics.RecordLetterbox:
+		return m.applyLetterbox(&b)
 	case topics.RecordProducer:
 		return m.applyProducer(raw)
 	case topics.RecordConsumerRestore:

@@ -109,18 +109,19 @@ func (g *Group) Settle(ctx context.Context) {
 // Close it is called by Submit itself.
 //
 // Where another node leads, the record is sent there, in no order, and done runs on
-// a goroutine of its own; but what was delivered is for the leader to say, and is
-// refused elsewhere.
+// a goroutine of its own; but what was delivered, and what becomes of dead letters, is for
+// the leader to say, and is refused elsewhere.
 func (g *Group) Submit(kind topics.RecordKind, body []byte, done func(result any, err error)) {
 	if done == nil {
 		done = func(any, error) {}
 	}
 	r := g.local.Load()
 	c := g.s.cl
+	own := kind == topics.RecordDelivered || kind == topics.RecordLetters
 	switch {
-	case r != nil && (c == nil || r.isLeader() || kind == topics.RecordDelivered):
+	case r != nil && (c == nil || own || r.isLeader()):
 		r.queue.submit(kind, body, done)
-	case c == nil || kind == topics.RecordDelivered:
+	case c == nil || own:
 		done(nil, replication.ErrNotLeader)
 	default:
 		c.submit(g, kind, bytes.Clone(body), done)

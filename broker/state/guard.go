@@ -16,7 +16,7 @@ import (
 type Guarded struct {
 	Guard     topics.Guard
 	Step      []byte // head of an operator's step; nil: none
-	Acked     []byte // body of a RecordAcked that goes with it; nil: none
+	Letters   []byte // body of a RecordLetters that goes with it; nil: none
 	Publishes []topics.Publish
 }
 
@@ -27,12 +27,12 @@ func (x *Guarded) append(dst []byte) []byte {
 	if x.Step != nil {
 		g.Records++
 	}
-	if x.Acked != nil {
+	if x.Letters != nil {
 		g.Records++
 	}
 	dst = topics.AppendGuard(dst, &g)
-	if x.Acked != nil {
-		dst = topics.AppendRecord(dst, topics.RecordAcked, x.Acked)
+	if x.Letters != nil {
+		dst = topics.AppendRecord(dst, topics.RecordLetters, x.Letters)
 	}
 	if x.Step != nil {
 		dst = topics.AppendRecord(dst, topics.RecordStep, x.Step)
@@ -45,7 +45,7 @@ func (x *Guarded) append(dst []byte) []byte {
 
 // Size is about how many bytes of an entry it takes.
 func (x *Guarded) Size() int {
-	n := topics.GuardSize + 3*topics.RecordHeader + len(x.Step) + len(x.Acked)
+	n := topics.GuardSize + 3*topics.RecordHeader + len(x.Step) + len(x.Letters)
 	for i := range x.Publishes {
 		n += x.Publishes[i].Size()
 	}
@@ -193,7 +193,8 @@ func (m *dataMachine) applyGuarded(entry, body []byte, off, left int, r *results
 	at := len(r.others)
 	r.others = append(r.others, nil)
 	var batch []store.Batched
-	var head, acked []byte
+	var head, given []byte
+	var how topics.RecordKind // of what is given up
 	for range g.Records {
 		kind, raw, next, err := topics.NextRecord(entry, off)
 		if err != nil {
@@ -206,8 +207,8 @@ func (m *dataMachine) applyGuarded(entry, body []byte, off, left int, r *results
 				return 0, 0, err
 			}
 			batch = append(batch, store.Batched{Offset: off, Publish: p})
-		case topics.RecordAcked:
-			acked = raw
+		case topics.RecordLetters, topics.RecordAcked: // the latter in versions before
+			how, given = kind, raw
 			r.others = append(r.others, nil)
 		case topics.RecordStep:
 			head = raw
@@ -226,9 +227,9 @@ func (m *dataMachine) applyGuarded(entry, body []byte, off, left int, r *results
 			r.publishes = append(r.publishes, stored[i])
 		}
 	}
-	if acked != nil && result.Verdict == topics.GuardNext {
+	if given != nil && result.Verdict == topics.GuardNext {
 		// A consumer that is gone has nothing to give up: what it sent stays.
-		if _, err := m.applyRecord(topics.RecordAcked, acked); err != nil {
+		if _, err := m.applyRecord(how, given); err != nil {
 			return 0, 0, err
 		}
 	}

@@ -31,6 +31,7 @@ import (
 //	producer         producer u64, epoch u64 (0: it is removed)
 //	guard            topics.AppendGuard; the records that it guards follow it
 //	step             what operators/engine makes of it
+//	letterbox        topic u64, what u8, producer u64, partition u32, number u64 (letterbox.go)
 //	storage limits   any number of: account, file bytes i64, memory bytes i64 (0 or less: no limit)
 
 func appendTopic(dst []byte, id topics.TopicID) []byte {

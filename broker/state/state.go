@@ -316,6 +316,13 @@ func (s *State) Topic(account, name string) (*Topic, bool) { return s.topics.nam
 // TopicByID finds a topic by its identifier.
 func (s *State) TopicByID(id topics.TopicID) (*Topic, bool) { return s.topics.find(id) }
 
+// Deleted tells whether a topic was there, and never again is. Of one that has just been
+// deleted it may still say no.
+func (s *State) Deleted(id topics.TopicID) (deleted bool) {
+	s.catalogue.read(func(c *catalogue.Catalogue) { deleted = c.Deleted(id) })
+	return deleted
+}
+
 // Topics calls f for an account's topics, sorted by name, until it returns
 // false; account "" means all accounts, one after the other.
 func (s *State) Topics(account string, f func(*Topic) bool) {

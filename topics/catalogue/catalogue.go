@@ -294,6 +294,12 @@ func (a *account) overlaps(subjects []string, except topics.TopicID) bool {
 // Topic returns a topic by identifier, whatever its state; nil when there is none.
 func (c *Catalogue) Topic(id topics.TopicID) *Topic { return c.topics[id] }
 
+// Deleted tells whether there was a topic with an identifier, which never again is.
+func (c *Catalogue) Deleted(id topics.TopicID) bool {
+	t := c.topics[id]
+	return id < c.nextTopic && (t == nil || t.State == Deleting)
+}
+
 // Find returns the topic that has a name in an account; nil when there is none.
 func (c *Catalogue) Find(account, topic string) *Topic { return c.names[name{account, topic}] }
 

@@ -139,6 +139,9 @@ func TestNotesOutOfTurnChangeNothing(t *testing.T) {
 	}
 	mustApply(t, c, Command{Op: OpDeleteTopic, Account: "A", Name: "t"})
 	mustApply(t, c, Command{Op: OpSyncedTopic, Topic: id, Revision: 2})
+	if !c.Deleted(id) || c.Deleted(id+1) {
+		t.Error("it is not known which topics were deleted")
+	}
 	if top := c.Topic(id); top.State != Deleting {
 		t.Fatalf("a late note brought a deleted topic back: %+v", top)
 	}

@@ -49,6 +49,7 @@ type Consumer struct {
 	floor     Position // everything up to it is acknowledged
 	pending   *window  // nil until something is pending
 	initial   *initial // nil unless messages of last_per_subject are left
+	letters   *letters // nil until dead letters have left
 	live      *live    // nil in a replicated copy
 }
 
@@ -276,7 +277,10 @@ func (c *Consumer) Equal(o *Consumer) bool {
 		c.initial != nil && (c.initial.resume != o.initial.resume || !slices.Equal(c.initial.seqs, o.initial.seqs)) {
 		return false
 	}
-	same := true
+	same := c.sameLetters(o)
+	if !same {
+		return false
+	}
 	c.pending.each(func(e *entry) bool {
 		p := o.pending.find(e.seq)
 		same = p != nil && p.number == e.number && p.at == e.at && p.due == e.due && p.attempts == e.attempts

@@ -1,10 +1,6 @@
 package consumer
 
-import (
-	"encoding/binary"
-
-	"github.com/heraldmq/herald/topics"
-)
+import "github.com/heraldmq/herald/topics"
 
 // Metadata of a consumer's config that changes how it delivers. NATS clients carry it
 // without knowing it.
@@ -14,9 +10,9 @@ const (
 )
 
 // Dying is a message that is given up, and stays pending until it lies where its consumer
-// wants such messages (Buried). If the leader changes before, the new one finds it pending:
-// what was delivered too often is given up again at once, what a client terminated is
-// delivered once more.
+// wants such messages (Buried). If the leader changes before, the new one finds it in the
+// parcel under way; or, if it was in none yet, pending: what was delivered too often is given
+// up again at once, what a client terminated is delivered once more.
 type Dying struct {
 	Sequence   topics.Sequence
 	Attempts   uint32
@@ -26,12 +22,6 @@ type Dying struct {
 
 // Buries tells whether messages that are given up go to another subject first.
 func (c *Consumer) Buries() bool { return c.rules.buries }
-
-// EachPending calls f with the sequence of each pending message, in order, until it returns
-// false.
-func (c *Consumer) EachPending(f func(seq topics.Sequence) bool) {
-	c.pending.each(func(e *entry) bool { return f(e.seq) })
-}
 
 // Terminate is Term for a consumer that buries. It returns whether the message was
 // pending and not yet dying.
@@ -43,6 +33,18 @@ func (c *Consumer) Terminate(seq topics.Sequence, reason string) bool {
 	e.ready = false
 	c.live.die(Dying{Sequence: seq, Attempts: e.attempts, Terminated: true, Reason: reason})
 	return true
+}
+
+// Adopt has the messages of the parcel under way die here, too, which another leader began.
+func (c *Consumer) Adopt(list []Letter) {
+	for _, l := range list {
+		e := c.pending.find(l.Sequence)
+		if e == nil || c.Dies(l.Sequence) {
+			continue
+		}
+		e.ready = false
+		c.live.die(Dying{Sequence: l.Sequence, Attempts: e.attempts, Terminated: l.Terminated, Reason: l.Reason})
+	}
 }
 
 // Dies tells whether a message waits to be buried.
@@ -61,19 +63,17 @@ func (l *live) die(d Dying) {
 // NumDying returns how many messages wait to be buried.
 func (c *Consumer) NumDying() int { return len(c.live.dying) }
 
-// DyingAmong appends up to n of the messages that wait to be buried, in no order.
-func (c *Consumer) DyingAmong(dst []Dying, n int) []Dying {
+// EachDying calls f with the messages that wait to be buried, in no order, until it returns
+// false.
+func (c *Consumer) EachDying(f func(Dying) bool) {
 	for _, d := range c.live.dying {
-		if n--; n < 0 {
-			break
+		if !f(d) {
+			return
 		}
-		dst = append(dst, d)
 	}
-	return dst
 }
 
-// Buried tells that a message lies where it was to go, and that the log has the record
-// (BurialRecord) by which every copy has given it up.
+// Buried tells that every copy has given a message up, by a letters record.
 func (c *Consumer) Buried(seq topics.Sequence, now topics.Nanos) {
 	if c.settle(seq) {
 		c.floor.Time = now
@@ -89,15 +89,4 @@ func (c *Consumer) DropDying(now topics.Nanos) {
 			c.Drop(seq, now)
 		}
 	}
-}
-
-// BurialRecord returns the body of an acked record that gives up one message in the
-// consumer's present epoch, as terminated.
-func (c *Consumer) BurialRecord(seq topics.Sequence, now topics.Nanos) []byte {
-	b := appendHeader(make([]byte, 0, 40), c.epoch)
-	b = binary.AppendVarint(b, int64(now))
-	b = binary.AppendVarint(b, 0)
-	b = append(b, byte(opTerm))
-	b = binary.AppendVarint(b, int64(seq))
-	return binary.AppendUvarint(b, 1)
 }

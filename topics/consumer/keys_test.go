@@ -125,19 +125,43 @@ func (m *byKey) settled(seq topics.Sequence) {
 	m.done[seq] = true
 }
 
-// bury does for one dying message what the leader's engine does.
+// bury does a step of what the leader's engine does for dying messages: it begins a parcel,
+// or ends the one under way.
 func (m *byKey) bury(t *rapid.T) bool {
-	all := m.live.DyingAmong(nil, 100)
-	if len(all) == 0 {
-		return false
-	}
-	slices.SortFunc(all, func(a, b Dying) int { return int(a.Sequence) - int(b.Sequence) })
 	m.flush(t) // the deliveries come first
-	if err := m.replica.ApplyAcks(m.live.BurialRecord(all[0].Sequence, m.now), nil); err != nil {
-		t.Fatal(err)
+	var ops LetterOps
+	p, under := m.replica.Under()
+	switch {
+	case under && rapid.IntRange(0, 3).Draw(t, "refused") == 0:
+		ops.TakeBack = p.Number
+	case under:
+		ops.GiveUp = p.Number
+	default:
+		p = Parcel{Number: m.replica.LastParcel() + 1, To: 9}
+		m.live.EachDying(func(d Dying) bool {
+			p.Messages = append(p.Messages, Letter{d.Sequence, d.Terminated, d.Reason})
+			return true
+		})
+		if len(p.Messages) == 0 {
+			return false
+		}
+		slices.SortFunc(p.Messages, func(a, b Letter) int { return int(a.Sequence) - int(b.Sequence) })
+		p.Messages = p.Messages[:rapid.IntRange(1, len(p.Messages)).Draw(t, "letters")]
+		ops.Begin = &p
 	}
-	m.live.Buried(all[0].Sequence, m.now)
-	m.settled(all[0].Sequence)
+	body := m.live.AppendLetters(nil, m.now, ops)
+	for range 2 { // it may come twice
+		for _, c := range []*Consumer{m.live, m.replica} {
+			if err := c.ApplyLetters(body, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if ops.GiveUp != 0 {
+		for _, l := range p.Messages {
+			m.settled(l.Sequence)
+		}
+	}
 	m.flush(t)
 	return true
 }

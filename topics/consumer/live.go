@@ -34,6 +34,9 @@ func (c *Consumer) Lead(log Log) {
 		c.live.schedule.rebuild(c.pending)
 	}
 	c.unpark() // until LeadByKey knows better
+	if p, under := c.Under(); under && c.rules.buries {
+		c.Adopt(p.Messages)
+	}
 }
 
 // replan makes the live copy follow a change of config.

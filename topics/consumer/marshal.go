@@ -17,12 +17,24 @@ import (
 //	pending  sequence - previous, z number - previous, z last delivery - previous,
 //	         z due - last delivery (+1 unless negative; 0: never), attempts
 //	initial  sequence - previous
-const stateVersion = 1
+//
+// With version 2 follow the last parcel's number, its topic, the count of its messages
+// that are pending, and these as in a letters record. Consumers without are written in 1.
+const (
+	stateVersion = 1
+	stateLetters = 2
+)
 
 // AppendBinary appends the replicated state, with a version and without a
 // checksum: the caller's container has one.
 func (c *Consumer) AppendBinary(dst []byte) ([]byte, error) {
-	dst = append(dst, stateVersion)
+	if c.letters == nil {
+		return c.appendState(append(dst, stateVersion)), nil
+	}
+	return c.appendLetters(c.appendState(append(dst, stateLetters))), nil
+}
+
+func (c *Consumer) appendState(dst []byte) []byte {
 	dst = binary.AppendUvarint(dst, uint64(c.id))
 	dst = appendString(dst, c.name)
 	dst = binary.AppendVarint(dst, int64(c.created))
@@ -52,7 +64,7 @@ func (c *Consumer) AppendBinary(dst []byte) ([]byte, error) {
 		return true
 	})
 	if c.initial == nil {
-		return append(dst, 0), nil
+		return append(dst, 0)
 	}
 	dst = binary.AppendUvarint(dst, uint64(len(c.initial.seqs)))
 	dst = binary.AppendUvarint(dst, uint64(c.initial.resume))
@@ -61,14 +73,15 @@ func (c *Consumer) AppendBinary(dst []byte) ([]byte, error) {
 		dst = binary.AppendUvarint(dst, uint64(s-prev))
 		prev = s
 	}
-	return dst, nil
+	return dst
 }
 
 // Unmarshal reads what AppendBinary wrote. The Consumer keeps nothing of data.
 func Unmarshal(data []byte) (*Consumer, error) {
 	p := parser{b: data}
-	if v := p.byte("consumer state"); p.err == nil && v != stateVersion {
-		return nil, fmt.Errorf("%w: state of version %d, this program reads %d", ErrBadRecord, v, stateVersion)
+	version := p.byte("consumer state")
+	if p.err == nil && version != stateVersion && version != stateLetters {
+		return nil, fmt.Errorf("%w: state of version %d, this program reads up to %d", ErrBadRecord, version, stateLetters)
 	}
 	c := &Consumer{}
 	c.id = topics.ConsumerID(p.uvarint("consumer"))
@@ -93,6 +106,9 @@ func Unmarshal(data []byte) (*Consumer, error) {
 	}
 	c.parsePending(&p)
 	c.parseInitial(&p)
+	if version == stateLetters {
+		c.parseLetters(&p)
+	}
 	if p.err == nil && len(p.b) > 0 {
 		p.fail("consumer state goes on")
 	}

@@ -66,8 +66,9 @@ func Restored(id topics.ConsumerID, name string, cfg topics.ConsumerConfig, crea
 	return c, nil
 }
 
-// WithID makes the consumer that of an id, created at a time, and returns it.
+// WithID makes the consumer that of an id, created at a time, and returns it. Parcels of
+// dead letters are those of the one it was.
 func (c *Consumer) WithID(id topics.ConsumerID, created topics.Nanos) *Consumer {
-	c.id, c.created = id, created
+	c.id, c.created, c.letters = id, created, nil
 	return c
 }

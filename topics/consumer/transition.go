@@ -179,6 +179,7 @@ func (c *Consumer) Pause(until topics.Nanos) {
 func (c *Consumer) Reset(seq topics.Sequence) topics.Sequence {
 	c.epoch++
 	c.pending = nil
+	c.resetLetters()
 	if seq == 0 {
 		seq = c.floor.Stream + 1
 	}

@@ -174,6 +174,18 @@ func (s *Store) Acked(id topics.TopicID, c topics.ConsumerID, body []byte) error
 	return m.c.ApplyAcks(body, t.releaser())
 }
 
+// Letters applies a record of what becomes of the dead letters of a consumer. Errors as
+// with Delivered.
+func (s *Store) Letters(id topics.TopicID, c topics.ConsumerID, body []byte) error {
+	t, m, err := s.reader(id, c)
+	if err != nil {
+		return err
+	}
+	m.touch()
+	t.touch()
+	return m.c.ApplyLetters(body, t.releaser())
+}
+
 // releaser returns what to do with a message that a consumer has done with.
 func (t *Topic) releaser() func(topics.Sequence) {
 	switch t.cfg.Retention {
@@ -262,6 +274,25 @@ func (t *Topic) Consumer(name string) *consumer.Consumer {
 		return m.c.Clone()
 	}
 	return nil
+}
+
+// LookAt calls f with the replicated copy of a consumer, nil if there is none of that name.
+// f must not keep or change it, nor call the store.
+func (t *Topic) LookAt(name string, f func(*consumer.Consumer)) {
+	t.s.mu.RLock()
+	defer t.s.mu.RUnlock()
+	if m := t.member(name); m != nil {
+		f(m.c)
+		return
+	}
+	f(nil)
+}
+
+// HasConsumer tells whether there is a consumer with an identifier.
+func (t *Topic) HasConsumer(id topics.ConsumerID) bool {
+	t.s.mu.RLock()
+	defer t.s.mu.RUnlock()
+	return t.members != nil && t.members.byID[id] != nil
 }
 
 // ConsumerID returns the identifier of a consumer, 0 if there is none of that

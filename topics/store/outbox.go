@@ -9,7 +9,8 @@ import (
 
 // How far an outbox has come is the topic's that it sends to, kept like how far the topic
 // has come in copying a source, under a key that no source has; so it moves with the topic.
-// The group lists the outbox among its producers, which is how it is found when it goes.
+// The group lists the outbox among its producers, which is how it is found when it goes; but
+// for that of a consumer with dead letters, which is found here (letterbox.go).
 
 const outboxPrefix = "\x00outbox "
 
@@ -22,7 +23,10 @@ func (t *Topic) outboxAt(producer uint64, partition uint32) topics.Place {
 	if len(t.sources) == 0 {
 		return topics.Place{}
 	}
-	s := t.sources[outboxKey(producer, partition)]
+	s, ok := t.sources[outboxKey(producer, partition)]
+	if !ok && producer&topics.BurialProducer != 0 {
+		return t.forgottenAt()
+	}
 	return topics.Place{Epoch: uint64(s.at), Seq: uint64(s.seq)}
 }
 
@@ -32,7 +36,9 @@ func (t *Topic) noteOutbox(g *topics.Guard) {
 	}
 	t.sources[outboxKey(g.Producer, g.Partition)] = sourced{topics.Sequence(g.Seq), topics.Nanos(g.Epoch)}
 	t.touch()
-	t.s.listOutbox(g.Producer)
+	if g.Producer&topics.BurialProducer == 0 {
+		t.s.listOutbox(g.Producer)
+	}
 }
 
 func (s *Store) listOutbox(id uint64) {
@@ -47,7 +53,7 @@ func (t *Topic) listOutboxes() {
 	for key := range t.sources {
 		var producer uint64
 		if rest, ok := strings.CutPrefix(key, outboxPrefix); ok {
-			if _, err := fmt.Sscanf(rest, "%x", &producer); err == nil {
+			if _, err := fmt.Sscanf(rest, "%x", &producer); err == nil && producer&topics.BurialProducer == 0 {
 				t.s.listOutbox(producer)
 			}
 		}

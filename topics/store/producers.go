@@ -69,7 +69,9 @@ func (s *Store) Declare(id, epoch uint64) uint64 {
 			return 0
 		}
 		delete(s.producers, id)
-		s.forgetOutbox(id)
+		if id&topics.BurialProducer == 0 {
+			s.forgetOutbox(id)
+		}
 	case p != nil && epoch <= p.epoch:
 		return p.epoch
 	default:
@@ -142,8 +144,8 @@ func (s *Store) PublishGuarded(g *topics.Guard, batch []Batched) ([]topics.Publi
 		s.find(batch[0].Publish.Topic).noteOutbox(g)
 	} else {
 		s.producers[g.Producer].seqs[g.Partition] = g.Seq
+		s.produced(g.Producer)
 	}
-	s.produced(g.Producer)
 	return results, topics.GuardResult{Verdict: topics.GuardNext, At: topics.Place{Epoch: g.Epoch, Seq: g.Seq}}
 }
 

@@ -7,8 +7,8 @@ import "testing"
 func TestOnlyTheNextIsTaken(t *testing.T) {
 	at := Place{Epoch: 3, Seq: 7}
 	for _, c := range []struct {
-		at         Place
-		epoch, seq uint64
+		at          Place
+		epoch, seq  uint64
 		own, outbox Verdict // of an operator's step, and of its outbox's parcel
 	}{
 		{at, 3, 8, GuardNext, GuardNext},

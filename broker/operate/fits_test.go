@@ -22,19 +22,23 @@ outputs: [{topic: OUT, key: k}]
 	}{
 		"the same": {
 			"  - {name: big, filter: v > 2}\n  - {name: by, key: k}\n  - {name: sums, aggregate: {total: sum(v)}}\n",
-			map[string]string{"big": stepKept, "by": stepKept, "sums": stepKept},
+			map[string]string{"sums": stepKept},
 		},
 		"one without state does something else": {
 			"  - {name: big, filter: v > 3}\n  - {name: by, key: k}\n  - {name: sums, aggregate: {total: sum(v)}}\n",
-			map[string]string{"big": stepNew, "by": stepKept, "sums": stepKept},
+			map[string]string{"sums": stepKept},
 		},
 		"one with state does something else": {
 			"  - {name: big, filter: v > 2}\n  - {name: by, key: k}\n  - {name: sums, aggregate: {total: sum(v), n: count()}}\n",
-			map[string]string{"big": stepKept, "by": stepKept, "sums": stepChanged},
+			map[string]string{"sums": stepChanged},
+		},
+		"one without state is gone": {
+			"  - {name: by, key: k}\n  - {name: sums, aggregate: {total: sum(v)}}\n",
+			map[string]string{"sums": stepKept},
 		},
 		"one is called otherwise": {
 			"  - {name: big, filter: v > 2}\n  - {name: by, key: k}\n  - {name: totals, aggregate: {total: sum(v)}}\n",
-			map[string]string{"big": stepKept, "by": stepKept, "sums": stepDropped, "totals": stepNew},
+			map[string]string{"sums": stepDropped, "totals": stepNew},
 		},
 	} {
 		before, err := compile("", []byte(was), nil)

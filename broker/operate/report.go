@@ -122,10 +122,43 @@ func (s *service) report(account string, body []byte) ([]Report, error) {
 		return nil, refuse(400, "request body: %v", err)
 	}
 	all := []Report{}
-	for _, u := range s.here(account, r.Name) {
+	here := s.here(account, r.Name)
+	refresh(s.e.ctx, here)
+	for _, u := range here {
 		all = append(all, *u.report())
 	}
 	return all, nil
+}
+
+// refreshPatience is how long a report waits for units to say where they are now; those that
+// are busy, or can't go on, are reported as they were when they last did.
+const refreshPatience = 100 * time.Millisecond
+
+// refresh has units note where they are, for reports.
+func refresh(ctx context.Context, units []*unit) {
+	ctx, cancel := context.WithTimeout(ctx, refreshPatience)
+	defer cancel()
+	was := make([]uint64, len(units))
+	for i, u := range units {
+		u.mu.Lock()
+		was[i] = u.shows
+		u.mu.Unlock()
+		u.asked.Store(true)
+		u.poke()
+	}
+	for i, u := range units {
+		stop := context.AfterFunc(ctx, func() {
+			u.mu.Lock()
+			defer u.mu.Unlock()
+			u.told.Broadcast()
+		})
+		u.mu.Lock()
+		for u.shows == was[i] && ctx.Err() == nil && !u.ended() {
+			u.told.Wait()
+		}
+		u.mu.Unlock()
+		stop()
+	}
 }
 
 // here returns an operator's units on this node.
@@ -230,5 +263,7 @@ func (u *unit) show() {
 	}
 	u.mu.Lock()
 	u.shown = r
+	u.shows++
+	u.told.Broadcast()
 	u.mu.Unlock()
 }

@@ -54,7 +54,7 @@ func (s *service) rescale(ctx context.Context, account string, r *Request) (any,
 func (s *service) rescaled(old *catalogue.Operator, partitions int) (*catalogue.Operator, error) {
 	g, err := s.divided(old.Account, old.Spec, old.IDs, partitions)
 	if err != nil {
-		return nil, refuse(400, "%v", err)
+		return nil, refuse(400, "%s", placeless(err))
 	}
 	if forgetful(g) {
 		return nil, refuse(400, "with recovery %s an operator has one instance", g.Recovery)
@@ -64,7 +64,7 @@ func (s *service) rescaled(old *catalogue.Operator, partitions int) (*catalogue.
 	if old.Shadow != nil {
 		g, err := s.divided(old.Account, old.Shadow.Spec, old.Shadow.IDs, partitions)
 		if err != nil {
-			return nil, refuse(400, "the shadow beside it can't be rescaled with it: %v; discard it first", err)
+			return nil, refuse(400, "the shadow beside it can't be rescaled with it: %s; discard it first", placeless(err))
 		}
 		sh := *old.Shadow
 		sh.Spec, sh.Digest = g.JSON, hex.EncodeToString(g.Digest[:])
@@ -72,6 +72,9 @@ func (s *service) rescaled(old *catalogue.Operator, partitions int) (*catalogue.
 	}
 	return c, nil
 }
+
+// placeless is what is wrong with a spec that nobody has in a file.
+func placeless(err error) string { return fileless.ReplaceAllString(err.Error(), "") }
 
 // divided makes the graph of a spec with another number of partitions.
 func (s *service) divided(account string, spec json.RawMessage, ids map[string]uint16, partitions int) (*graph.Graph, error) {

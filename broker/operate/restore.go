@@ -24,11 +24,13 @@ const (
 )
 
 // fits tells which steps keep the state that they have with another graph: those of the
-// same name and configuration.
+// same name and configuration. Steps without state have no fate.
 func fits(was, is *graph.Graph) (kept []uint16, fates map[string]string) {
 	kept, fates = []uint16{}, map[string]string{}
 	for i := range is.Nodes {
-		fates[is.Nodes[i].Name] = stepNew
+		if !is.Nodes[i].Stateless() {
+			fates[is.Nodes[i].Name] = stepNew
+		}
 	}
 	for i := range was.Nodes {
 		before := &was.Nodes[i]
@@ -37,11 +39,14 @@ func fits(was, is *graph.Graph) (kept []uint16, fates map[string]string) {
 		})
 		switch {
 		case at >= 0:
-			fates[is.Nodes[at].Name] = stepKept
-			kept = append(kept, before.ID)
+			kept = append(kept, before.ID) // also what was counted of a step without state
+			if !before.Stateless() {
+				fates[is.Nodes[at].Name] = stepKept
+			}
+		case before.Stateless():
 		case fates[before.Name] == "":
 			fates[before.Name] = stepDropped
-		case fates[before.Name] == stepNew && !before.Stateless():
+		case fates[before.Name] == stepNew:
 			fates[before.Name] = stepChanged
 		}
 	}

@@ -65,6 +65,7 @@ type unit struct {
 	log         []LogLine
 	stats       Stats
 	shown       Report
+	shows       uint64 // how often shown was written
 	over        failover
 	compared    *ShadowReport
 	trial       *trial // the shadow's state

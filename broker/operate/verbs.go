@@ -230,7 +230,9 @@ func (s *service) update(ctx context.Context, account string, r *Request) (any, 
 	}
 	d := Deployed{Operator: o, Steps: map[string]string{}}
 	for i := range g.Nodes {
-		d.Steps[g.Nodes[i].Name] = stepNew
+		if !g.Nodes[i].Stateless() {
+			d.Steps[g.Nodes[i].Name] = stepNew
+		}
 	}
 	if !r.Reset {
 		was, err := s.e.o.Compile(account, old.Spec, old.IDs)
@@ -250,7 +252,9 @@ func (s *service) update(ctx context.Context, account string, r *Request) (any, 
 			}
 			o.Renew(fresh)
 		}
-		o.Kept, d.Steps = fits(was, g)
+		if o.Kept, d.Steps = fits(was, g); old.Skip != nil && !slices.Contains(otherTopics(old, o.Inputs), old.Skip.Input) {
+			o.Skip = old.Skip // what was passed over has perhaps not been passed yet
+		}
 	}
 	if rescales {
 		c := s.e.replaced(old, old.Group, max(g.Partitions, 1))

@@ -208,3 +208,33 @@ func TestAdvertiseIsSaidForAllOrForOne(t *testing.T) {
 		}
 	}
 }
+
+// What is easily written wrong is told before a record stops the operator, or with what to do.
+func TestWhatStopsAnOperatorLaterIsWarnedOf(t *testing.T) {
+	join := func(kind, as string) string {
+		return "operator: j\ninputs: [{topic: A}, {topic: B, table: true, key: id, time: {stored: true}}]\ntime: {event: at}\nsteps:\n  - {name: j, from: A, join: {with: B, on: {left: b, right: id}, table: true, kind: " + kind + ", as: " + as + "}}\noutputs: [{topic: C}]\n"
+	}
+	for _, c := range []struct{ text, want string }{
+		{join("left", "{a: left.a, n: right.name}"), "op.yaml:5:110: warning: right.name is an error where there is no partner, at which the operator stops; 'right.?name' is null then"},
+		{join("left", "{a: left.a, n: 'right.?name', m: 'right == null ? 1 : right.m'}"), ""},
+		{join("inner", "{a: left.a, n: right.name}"), ""},
+		{join("left", "{n: right.?name}"), "within braces a text with a question mark"},
+		{strings.Replace(join("left", "{a: left.a}"), "stored: true", "stored: true, event: x", 1), "not both"},
+		{"operator: f\ninputs: [{topic: A}]\nsteps: [{filter: a = 1}]\noutputs: [{topic: C}]\n", "what is equal is told by =="},
+	} {
+		s, err := Parse("op.yaml", []byte(c.text))
+		said := ""
+		if err == nil {
+			var warnings Problems
+			if _, warnings, err = Compile(s, Options{}); err == nil {
+				said = warnings.Error()
+			}
+		}
+		if err != nil {
+			said = err.Error()
+		}
+		if !strings.Contains(said, c.want) || c.want == "" && strings.Contains(said, "partner") {
+			t.Errorf("%s says %q, want %q", c.text, said, c.want)
+		}
+	}
+}

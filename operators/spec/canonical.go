@@ -255,6 +255,7 @@ func (in *Input) canonical() value.Value {
 	o.text("where", in.Where.Text)
 	o.object("time", func(o *builder) {
 		o.text("event", in.Event.Text)
+		o.flag("stored", in.Stored)
 		o.text("unit", in.Unit)
 	})
 	o.flag("table", in.Table)

@@ -35,8 +35,9 @@ func (c *compiler) inputs() {
 			g.Where = c.compile(in.Where, nil, true)
 		}
 		event := in.Event
-		if !event.Set() {
-			event = c.s.Time.Event
+		where := ""
+		if !event.Set() && !in.Stored {
+			event, where = c.s.Time.Event, "; an input that has another time says so: time: {event: …}, or {stored: true} for when a message was stored"
 		}
 		if strings.TrimSpace(event.Text) == "time" {
 			event.Text = "this.time" // what is looked for can't be what is meant
@@ -44,7 +45,7 @@ func (c *compiler) inputs() {
 		if event.Set() {
 			if p := c.compile(event, nil, false); p != nil {
 				c.events[i] = p
-				g.EventTime = eventTime(p, in.Unit)
+				g.EventTime = eventTime(p, in.Unit, where)
 			}
 		}
 		c.g.Inputs = append(c.g.Inputs, g)
@@ -124,12 +125,12 @@ var (
 )
 
 // eventTime makes what finds a record's time.
-func eventTime(p *expr.Program, unit string) func(r *stream.Record, clock stream.Time) (stream.Time, error) {
+func eventTime(p *expr.Program, unit, hint string) func(r *stream.Record, clock stream.Time) (stream.Time, error) {
 	scale := map[string]int64{"s": 1e9, "ms": 1e6, "us": 1e3, "ns": 1}[unit]
 	return func(r *stream.Record, clock stream.Time) (stream.Time, error) {
 		v, err := stream.Eval(p, r, clock)
 		if err != nil {
-			return 0, fmt.Errorf("event time: %w", err)
+			return 0, fmt.Errorf("event time: %w%s", err, hint)
 		}
 		var ns int64
 		switch v.Kind() {

@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"strings"
 	"time"
 
 	"github.com/heraldmq/herald/operators/graph"
@@ -186,6 +187,7 @@ func (c *compiler) join(st *Step, b *Join, left []*outlet) {
 		}
 	}
 	pairing := steps.Pairing{Kind: map[string]steps.JoinKind{"inner": steps.Inner, "left": steps.Left, "outer": steps.Outer}[b.Kind]}
+	c.partnerless(b)
 	pairing.As = c.fields(b.As, &outlet{name: "join " + st.Name, fields: map[string]bool{"left": true, "right": true}})
 	n, class, lag := c.joinNode(st, b, pairing, &l, r)
 	if n == nil {
@@ -208,6 +210,18 @@ func (c *compiler) join(st *Step, b *Join, left []*outlet) {
 	c.outs[st.Name] = out
 	if !b.Table {
 		c.side(i, st, &l, stream.SideLate, b.Late)
+	}
+}
+
+// partnerless warns of fields that a result without a partner doesn't have.
+func (c *compiler) partnerless(b *Join) {
+	missing := map[string][]string{"left": {"right."}, "outer": {"left.", "right."}}[b.Kind]
+	for _, f := range b.As {
+		for _, side := range missing {
+			if name, is := strings.CutPrefix(f.Expr.Text, side); is && lastName(f.Expr.Text) != "" {
+				c.warn(f.Expr.At, "%s is an error where there is no partner, at which the operator stops; '%s?%s' is null then", f.Expr.Text, side, name)
+			}
+		}
 	}
 }
 

@@ -125,7 +125,11 @@ func (d *reader) input(n *yaml.Node) Input {
 			}
 			d.mapping(n, "an input's time",
 				key{"event", d.expr(&in.Event, "event")},
+				key{"stored", d.boolean(&in.Stored, "stored")},
 				key{"unit", d.choice(&in.Unit, "unit", "s", "ms", "us", "ns")})
+			if in.Stored && in.Event.Set() {
+				d.problem(at(n), "an input's time is event, or when a message was stored: not both")
+			}
 		}},
 		key{"table", d.boolean(&in.Table, "table")},
 		key{"key", d.keyBy(&in.Key, "key")},

@@ -100,6 +100,7 @@ type Input struct {
 	Codec    Codec
 	Where    Expr
 	Event    Expr // how its event time is found; none: as the operator says
+	Stored   bool // its event time is when it was stored, whatever the operator says
 	Unit     string
 	Table    bool
 	Key      []Field // of a table

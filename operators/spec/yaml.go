@@ -62,6 +62,9 @@ func (d *reader) document(text []byte) *yaml.Node {
 		if strings.Contains(what, "mapping values are not allowed") {
 			what += "; a text with a colon and a space in it must be quoted: 'max(place, by: mag)'"
 		}
+		if strings.Contains(what, "did not find expected ',' or '}'") && strings.Contains(string(text), "?") {
+			what += "; within braces a text with a question mark in it must be quoted: 'right.?name'"
+		}
 		d.problem(p, "this is no YAML: %s", what)
 		return nil
 	}

@@ -210,7 +210,11 @@ func (e *Env) CompileMatch(text string) (*Program, error) {
 func problems(text string, issues *cel.Issues) error {
 	e := &Error{Text: text}
 	for _, i := range issues.Errors() {
-		e.Problems = append(e.Problems, Problem{i.Location.Line(), i.Location.Column() + 1, i.Message})
+		m := i.Message
+		if strings.Contains(m, "token recognition error at: '= '") || strings.Contains(m, "token recognition error at: '='") {
+			m += "; what is equal is told by =="
+		}
+		e.Problems = append(e.Problems, Problem{i.Location.Line(), i.Location.Column() + 1, m})
 	}
 	return e
 }

@@ -34,6 +34,12 @@ func (a *app) operatorDeploy(use, verb, short string) *cobra.Command {
 			return fmt.Errorf("read operator: %w", err)
 		}
 		r.Spec, r.File = string(text), args[0]
+		// What is wrong the broker says, which also knows its process functions.
+		if _, g, problems, err := compiled(args[0]); err == nil && g != nil {
+			for _, p := range problems {
+				a.ui.Note("%s", p)
+			}
+		}
 		c, err := a.connect(cmd)
 		if err != nil {
 			return err
@@ -107,7 +113,7 @@ func (a *app) operatorItem(o *client.Operator) error {
 		pairs = append(pairs, [2]string{"partitions", fmt.Sprint(o.Partitions())}, [2]string{"groups", strings.Trim(fmt.Sprint(o.Groups), "[]")})
 	}
 	if o.Next != nil {
-		pairs = append(pairs, [2]string{"being replaced by", fmt.Sprintf("%d instances, in groups %s", len(o.Next.Groups), strings.Trim(fmt.Sprint(o.Next.Groups), "[]"))})
+		pairs = append(pairs, [2]string{"being replaced by", fmt.Sprintf("%s, in groups %s", plural(len(o.Next.Groups), "instance"), strings.Trim(fmt.Sprint(o.Next.Groups), "[]"))})
 	}
 	if o.Error != "" {
 		pairs = append(pairs, [2]string{"error", o.Error})

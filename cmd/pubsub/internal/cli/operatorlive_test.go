@@ -23,7 +23,9 @@ steps:
   - {name: total, aggregate: {sum: sum(mag)}}
 outputs: [{topic: SUMS, key: n}]
 `
-	w.must("operator", "deploy", w.file("sums.yaml", spec))
+	if o := w.ok("operator", "deploy", w.file("sums.yaml", spec)); !strings.Contains(o.err, "sums.yaml:6:") || !strings.Contains(o.err, "warning: aggregate total keeps a row for each key") {
+		t.Errorf("what lint warns of is told: %+v", o)
+	}
 	for _, body := range []string{`{"net":"us","n":1,"mag":2}`, `{"net":"us","n":1,"mag":3}`, `{"net":"ak","n":2,"mag":1}`, `{"net":"ak"}`} {
 		w.must("pub", "in", body)
 	}

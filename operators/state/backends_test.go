@@ -251,6 +251,46 @@ func TestPebbleHoldsAPrefixAfterACrash(t *testing.T) {
 	}
 }
 
+// A state that is removed stays for those who look at it, and then goes with its folder: a tree
+// that loses its files while it is open ends the process, or waits for ever.
+func TestAStateThatIsRemovedOutlivesItsReaders(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "state")
+	d, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rng := rand.New(rand.NewPCG(1, 6))
+	if err := errors.Join(d.Use(PebbleBackend, 0), d.Begin(1, NewMemory(), 0)); err != nil {
+		t.Fatal(err)
+	}
+	for seq := uint64(1); seq <= 20; seq++ {
+		if err := errors.Join(d.Apply(randomDelta(rng, d), seq), d.Flush()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := text(t, d, nil, nil)
+	s, err := d.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Remove(); err != nil {
+		t.Fatal(err)
+	}
+	trees, err := filepath.Glob(filepath.Join(dir, "tree-*", "*.sst"))
+	if err != nil || len(trees) == 0 {
+		t.Errorf("the files of a tree that is open are gone: %v, %v", trees, err)
+	}
+	if got := text(t, s, nil, nil); got != want {
+		t.Errorf("who looks at it sees\n%s\nwanted\n%s", got, want)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("its folder is still there: %v", err)
+	}
+}
+
 // What a version has written that didn't count by step, also after one that did, is counted
 // when it is opened.
 func TestPebbleCountsWhatWasNotCounted(t *testing.T) {

@@ -187,8 +187,14 @@ func (d *Durable) Flush() error { return d.now().Flush() }
 // Close implements Store.
 func (d *Durable) Close() error { return d.now().Close() }
 
-// Remove implements Lasting; the folder goes as well.
-func (d *Durable) Remove() error { return errors.Join(d.now().Remove(), os.RemoveAll(d.dir)) }
+// Remove implements Lasting; the folder goes as well, with the last who looks at it.
+func (d *Durable) Remove() error {
+	p, is := d.now().(*Pebble)
+	if !is {
+		return errors.Join(d.now().Remove(), os.RemoveAll(d.dir))
+	}
+	return p.removeFolder()
+}
 
 // Apply implements Store.
 func (d *Durable) Apply(delta []byte, seq uint64) error {

@@ -60,8 +60,9 @@ type tree struct {
 	db    *pebble.DB
 	path  string
 	mu    sync.Mutex
-	users int  // with the store itself
-	gone  bool // its files go with it
+	users int    // with the store itself
+	gone  bool   // its files go with it
+	last  string // the folder, which goes as well if there is nothing else in it; "": it stays
 	fs    vfs.FS
 }
 
@@ -125,6 +126,9 @@ func (t *tree) done() error {
 	err := t.db.Close()
 	if t.gone {
 		err = errors.Join(err, t.fs.RemoveAll(t.path))
+	}
+	if t.last != "" {
+		_ = t.fs.Remove(t.last) // unless there is something new
 	}
 	return err
 }
@@ -567,7 +571,27 @@ func (p *Pebble) Close() error {
 }
 
 // Remove takes the files away; the store is of no use afterwards.
-func (p *Pebble) Remove() error {
+func (p *Pebble) Remove() error { return p.remove("") }
+
+// removeFolder is Remove, and takes the folder with all that is in it away: the tree once nobody
+// looks at it any more, since its own goroutines need its files until then.
+func (p *Pebble) removeFolder() error {
+	names, err := p.fs.List(p.dir)
+	if errors.Is(err, os.ErrNotExist) {
+		err = nil
+	}
+	p.mu.Lock()
+	tree := p.path(p.n)
+	p.mu.Unlock()
+	for _, name := range names {
+		if path := p.fs.PathJoin(p.dir, name); path != tree {
+			err = errors.Join(err, p.fs.RemoveAll(path))
+		}
+	}
+	return errors.Join(err, p.remove(p.dir))
+}
+
+func (p *Pebble) remove(folder string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
@@ -575,7 +599,7 @@ func (p *Pebble) Remove() error {
 	}
 	p.closed = true
 	p.t.mu.Lock()
-	p.t.gone = true
+	p.t.gone, p.t.last = true, folder
 	p.t.mu.Unlock()
 	err := p.fs.Remove(p.fs.PathJoin(p.dir, pointerName))
 	if errors.Is(err, os.ErrNotExist) {

@@ -1,7 +1,6 @@
 package state
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -260,34 +259,6 @@ func parseAt(b []byte) (a standingAt, err error) {
 	}
 	n := func(i int) uint64 { return binary.LittleEndian.Uint64(b[8*i:]) }
 	return standingAt{n(0), n(1), int64(n(2)), int64(n(3)), n(4), nil}, nil
-}
-
-// put notes where the tree stands once a batch is in it.
-func (a standingAt) put(b *pebble.Batch) error {
-	at := a.append()
-	return errors.Join(b.Set(pebbleAt, at, nil), b.Set(pebbleSteps, a.steps.append(at), nil))
-}
-
-// steps are the sizes that were noted with where the tree stands, or what there is.
-func (t *tree) steps(at []byte) (s sizes, err error) {
-	v, closer, err := t.db.Get(pebbleSteps)
-	if err == nil {
-		noted, ok := parseSizes(v[min(len(at), len(v)):])
-		ok = ok && bytes.HasPrefix(v, at)
-		if err := closer.Close(); err != nil || ok {
-			return noted, err
-		}
-	} else if !errors.Is(err, pebble.ErrNotFound) {
-		return nil, err
-	}
-	i, err := t.db.NewIter(&pebble.IterOptions{LowerBound: dataKey(nil), UpperBound: pebbleEnd})
-	if err != nil {
-		return nil, err
-	}
-	for ok := i.First(); ok; ok = i.Next() {
-		s.more(i.Key()[1:], len(i.Value()))
-	}
-	return s, errors.Join(i.Error(), i.Close())
 }
 
 func dataKey(key []byte) []byte { return append(append(make([]byte, 0, len(key)+1), 'd'), key...) }

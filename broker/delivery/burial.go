@@ -138,6 +138,7 @@ func (b *burying) look() (err error) {
 	}
 	b.subject = r.dead.subject
 	var dealt []topics.Sequence
+	before := b.under
 	b.under, b.ready, b.held = consumer.Parcel{}, b.ready[:0], false
 	r.topic.data.LookAt(r.name, func(c *consumer.Consumer) {
 		if c == nil || c.ID() != b.c.ID() || c.Epoch() != b.c.Epoch() {
@@ -168,6 +169,21 @@ func (b *burying) look() (err error) {
 	})
 	if err != nil {
 		return err
+	}
+	for _, d := range b.ready { // the latest deliveries may not be committed yet
+		for i, l := range b.under.Messages {
+			if l.Sequence == d.Sequence {
+				b.times[i] = max(b.times[i], d.Attempts)
+			}
+		}
+	}
+	if n := before.Number; n != 0 && n == b.stored && n != b.under.Number {
+		// Those that went from their topic with that the live copy doesn't know any more.
+		for _, l := range before.Messages {
+			if !slices.Contains(dealt, l.Sequence) {
+				dealt = append(dealt, l.Sequence)
+			}
+		}
 	}
 	for _, seq := range dealt {
 		b.c.Buried(seq, r.e.o.Now())

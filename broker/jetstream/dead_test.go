@@ -107,10 +107,14 @@ func TestDeadLettersCarryTheirStory(t *testing.T) {
 	if info.NumAckPending != 0 || info.AckFloor.Stream != 2 {
 		t.Errorf("%d pending, floor %d", info.NumAckPending, info.AckFloor.Stream)
 	}
-	var st struct{ Moved, Waiting int }
-	if err := json.Unmarshal([]byte(info.Config.Metadata["_herald.dlq"]), &st); err != nil || st.Moved != 2 || st.Waiting != 0 {
-		t.Errorf("info %v: %v", info.Config.Metadata, err)
-	}
+	until(t, "the leader's count of what it moved", func() bool { // it hears of it when every copy has
+		var st struct{ Moved, Waiting int }
+		info := must[*jetstream.ConsumerInfo](t)(c.Info(ctx))
+		if err := json.Unmarshal([]byte(info.Config.Metadata["_herald.dlq"]), &st); err != nil {
+			t.Fatalf("info %v: %v", info.Config.Metadata, err)
+		}
+		return st.Moved == 2 && st.Waiting == 0
+	})
 	for range 2 {
 		must[*nats.Msg](t)(live.NextMsg(patience))
 	}

@@ -3,7 +3,6 @@ package operate
 import (
 	"errors"
 	"fmt"
-	"os"
 
 	"github.com/heraldmq/herald/operators/engine"
 	"github.com/heraldmq/herald/operators/graph"
@@ -11,22 +10,6 @@ import (
 	"github.com/heraldmq/herald/topics"
 	"github.com/heraldmq/herald/topics/catalogue"
 )
-
-// journal opens the unit's files. Damaged ones are put aside: the state is then fetched
-// from another replica.
-func (u *unit) journal() (*opstate.Durable, error) {
-	dir := u.e.dir(u.unitKey)
-	s, err := opstate.Open(dir)
-	if !errors.Is(err, opstate.ErrDelta) {
-		return s, err
-	}
-	u.note("error", "the state here is damaged: %v", err)
-	u.e.o.Log.Error("The state of an operator is damaged; its files are put aside", "operator", u.op.Load().Name, "dir", dir+".damaged", "error", err)
-	if err := errors.Join(os.RemoveAll(dir+".damaged"), os.Rename(dir, dir+".damaged")); err != nil {
-		return nil, err
-	}
-	return opstate.Open(dir)
-}
 
 // errCompile means that a spec that was deployed makes no graph here: a process function
 // isn't registered any more, say.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/heraldmq/herald/broker/state"
 	"github.com/heraldmq/herald/operators/engine"
+	opstate "github.com/heraldmq/herald/operators/state"
 	"github.com/heraldmq/herald/topics"
 )
 
@@ -73,6 +74,10 @@ func (b *outbox) next(ctx context.Context, l *lane) time.Duration {
 	var p *engine.Parcel
 	if err == nil {
 		p, err = engine.ParseParcel(raw)
+	}
+	if errors.Is(err, opstate.ErrDamaged) { // the unit sees to it
+		b.u.poke()
+		return idle
 	}
 	if err != nil {
 		l.tell(func() { l.refused = err.Error() })

@@ -9,6 +9,7 @@ import (
 
 	"github.com/heraldmq/herald/broker/state"
 	"github.com/heraldmq/herald/operators/engine"
+	opstate "github.com/heraldmq/herald/operators/state"
 	"github.com/heraldmq/herald/operators/stream"
 	"github.com/heraldmq/herald/replication"
 	"github.com/heraldmq/herald/topics"
@@ -148,6 +149,9 @@ func (u *unit) lead() (time.Duration, error) {
 func (u *unit) advance(runs bool) (done bool, sleep time.Duration, err error) {
 	sent, alone, err := u.outbox.settled()
 	if err != nil {
+		if errors.Is(err, opstate.ErrDamaged) {
+			return true, 0, err
+		}
 		if !runs || u.inst.Open() > 0 {
 			return true, idle, nil
 		}

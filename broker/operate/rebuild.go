@@ -33,6 +33,9 @@ func (u *unit) catchUp(held bool) (ready bool, err error) {
 	if data == nil {
 		return true, nil
 	}
+	if u.damaged() {
+		return false, nil // see mend
+	}
 	at := data.Place(u.id, u.slot)
 	o := u.op.Load()
 	anew := at.Epoch < o.Epoch && o.Outbox == o.Epoch // because what it had is lost
@@ -88,7 +91,7 @@ func (u *unit) replace(at topics.Place, held bool) (ready bool, err error) {
 	if !held {
 		step := u.reached() + 1
 		if s := u.still; s == nil || s.step != step || s.plight == waits {
-			u.stands(lacks, step, errMissing)
+			u.stands(lacks, step, u.lacking())
 		}
 	}
 	if !u.still.mayAsk() {

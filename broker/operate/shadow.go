@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/heraldmq/herald/operators/engine"
@@ -80,7 +79,7 @@ func (u *unit) beginShadow(sh *shadow, o *catalogue.Operator) (err error) {
 	if sh.g, err = u.e.o.Compile(o.Account, o.Shadow.Spec, o.Shadow.IDs); err != nil {
 		return err
 	}
-	if err := os.RemoveAll(u.shadowDir()); err != nil {
+	if err := opstate.RemoveFolder(u.shadowDir()); err != nil {
 		return err
 	}
 	if err := u.store.Load().Clone(u.shadowDir()); err != nil {

@@ -170,7 +170,7 @@ func (u *unit) goOn() (ran int, done bool) {
 		}
 		return ran, n == 0
 	}
-	if u.inst == nil || u.faulty {
+	if u.inst == nil || u.faulty || u.damaged() {
 		return ran, false
 	}
 	at := topics.Place{Epoch: u.epoch, Seq: u.inst.Committed() + 1}
@@ -196,6 +196,9 @@ func (u *unit) askOthers(at topics.Place) error {
 	if err == nil {
 		u.goes()
 		return nil
+	}
+	if u.handOver(at) {
+		return err
 	}
 	return errors.Join(err, u.lose(at))
 }
@@ -242,8 +245,12 @@ func (u *unit) lose(at topics.Place) error {
 		}
 	}
 	why, _, _ := strings.Cut(s.why, "; no other")
-	have := u.store.Load().Seq()
-	why = fmt.Sprintf("the state of step %d is lost: no replica has it, and the one that leads has that of step %d and can't go on: %s; restore a savepoint (pubsub operator restore), or update it with reset to begin anew, or resume it to try again", at.Seq, have, why)
+	if have := u.store.Load().Seq(); !u.bare() || u.harm == "" {
+		why = fmt.Sprintf("the one that leads has that of step %d and can't go on: %s", have, why)
+	} else {
+		why = "the one that leads has lost it: " + u.harm
+	}
+	why = fmt.Sprintf("the state of step %d is lost: no replica has it, and %s; restore a savepoint (pubsub operator restore), or update it with reset to begin anew, or resume it to try again", at.Seq, why)
 	return u.failed(func(o *catalogue.Operator) { o.Error, o.Lost = why, true })
 }
 

@@ -321,12 +321,17 @@ func (f *fleet) diverge(name string, id uint64) (repair func()) {
 // reset begins an operator anew, and waits for its output, behind what there is.
 func (f *fleet) reset(text string) {
 	f.Helper()
-	all := append(f.any().output(), batch(f, text, f.any().input())...)
-	o := f.any().must(f.any().ops.service.update(f.Context(), "A", &Request{Spec: text, Reset: true})).(Deployed).Operator
-	wait(f, "the output from the beginning", func() (bool, string) { return same(f.any().output(), all) })
-	if len(f.nodes) == 3 {
+	if o := f.any().reset(text); len(f.nodes) == 3 {
 		f.level(o.ID)
 	}
+}
+
+func (p *place) reset(text string) *catalogue.Operator {
+	p.Helper()
+	all := append(p.output(), batch(p, text, p.input())...)
+	o := p.must(p.ops.service.update(p.Context(), "A", &Request{Spec: text, Reset: true})).(Deployed).Operator
+	wait(p, "the output from the beginning", func() (bool, string) { return same(p.output(), all) })
+	return o
 }
 
 // A passive primary's input is purged, and it is killed: who takes over can't run the steps

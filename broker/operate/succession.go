@@ -100,7 +100,7 @@ func (e *Engine) stands(o *catalogue.Operator) (all []stand) {
 		st := u.store.Load()
 		s := stand{Slot: k.slot, Node: name}
 		if layout, _ := layoutOf(k.slot); layout > o.Layout {
-			s.Ready = st.Epoch() > o.Epoch
+			s.Ready = st.Epoch() > o.Epoch && st.Damaged() == nil
 			all = append(all, s)
 			continue
 		}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	opstate "github.com/heraldmq/herald/operators/state"
 	"github.com/heraldmq/herald/topics"
 	"github.com/heraldmq/herald/topics/catalogue"
 )
@@ -82,7 +83,8 @@ func (e *Engine) sweepFiles() {
 		return // there is nothing yet
 	}
 	for _, f := range list {
-		k, ok := keyOf(f.Name())
+		name, _, _ := strings.Cut(f.Name(), ".") // of a shadow, or put aside
+		k, ok := keyOf(name)
 		if !ok {
 			continue
 		}
@@ -90,7 +92,7 @@ func (e *Engine) sweepFiles() {
 			continue
 		}
 		e.o.Log.Info("The state of an operator's instance that is gone is removed", "dir", f.Name())
-		if err := os.RemoveAll(filepath.Join(e.o.Dir, f.Name())); err != nil {
+		if err := opstate.RemoveFolder(filepath.Join(e.o.Dir, f.Name())); err != nil {
 			e.o.Log.Warn("The state of an operator's instance that is gone can't be removed", "dir", f.Name(), "error", err)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -90,6 +91,7 @@ type unit struct {
 	g        *graph.Graph
 	inst     *engine.Instance
 	faulty   bool   // the state is not to be used
+	harm     string // what was damaged, "": nothing is known
 	warned   string // what was logged last, at
 	warnedAt time.Time
 	// was is how far the group had come when an epoch began.
@@ -205,13 +207,20 @@ func (u *unit) flush(ctx context.Context, i topics.Index) error {
 		return nil
 	}
 	s, log := u.store.Load(), u.kept()
+	var err error
 	switch {
 	case s == nil:
 		return nil
 	case log == nil:
-		return s.Flush()
+		err = s.Flush()
+	default:
+		err = log.Flush(s.Flush)
 	}
-	return log.Flush(s.Flush)
+	if errors.Is(err, opstate.ErrDamaged) { // nothing of it will last: see mend
+		u.poke()
+		return nil
+	}
+	return err
 }
 
 func (u *unit) ended() bool {
@@ -308,9 +317,9 @@ func (u *unit) finish() {
 	log := u.kept()
 	switch {
 	case u.gone.Load() && log != nil:
-		err = errors.Join(log.Remove(), s.Remove())
+		err = errors.Join(log.Remove(), s.Remove(), os.RemoveAll(asideOf(u.e.dir(u.unitKey))))
 	case u.gone.Load():
-		err = s.Remove()
+		err = errors.Join(s.Remove(), os.RemoveAll(asideOf(u.e.dir(u.unitKey))))
 	default:
 		if err = s.Close(); log != nil { // the state lasts before what it has of the steps goes
 			err = errors.Join(err, log.Close())
@@ -323,6 +332,9 @@ func (u *unit) finish() {
 
 // turn does what there is to do and returns how long to sleep.
 func (u *unit) turn() (time.Duration, error) {
+	if err := u.mend(); err != nil {
+		return 0, err
+	}
 	if u.coming() {
 		return u.arrive()
 	}
@@ -332,6 +344,9 @@ func (u *unit) turn() (time.Duration, error) {
 	}
 	// Also without a graph: what the log may release must have been taken in.
 	err := u.drain()
+	if u.damaged() {
+		return 0, nil // see mend
+	}
 	var held *heldError
 	if errors.As(err, &held) { // the epoch in front can't begin yet
 		u.stands(u.judge(held.err), u.store.Load().Seq()+1, held)

@@ -374,11 +374,11 @@ func TestPebbleSnapshotsOutliveTheirTree(t *testing.T) {
 	if err != nil || len(trees) != 1 {
 		t.Errorf("left are %v, %v", trees, err)
 	}
-	c, err := openTree(vfs.Default, filepath.Join(dir, "checkpoint"))
+	c, err := openTree(vfs.Default, dir, filepath.Join(dir, "checkpoint"), true, func() {})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if v, ok, err := lookUp(c.db, []byte("a")); string(v) != "2" || !ok || err != nil {
+	if v, ok, err := c.lookUp(c.db, []byte("a")); string(v) != "2" || !ok || err != nil {
 		t.Errorf("the checkpoint has %s, %v", v, err)
 	}
 	if err := c.done(); err != nil {

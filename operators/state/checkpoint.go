@@ -19,8 +19,10 @@ func (p *Pebble) checkpoint(dir string) error {
 	if err != nil {
 		return err
 	}
-	err = errors.Join(t.db.Flush(), t.db.Checkpoint(dir), t.done())
-	if err != nil {
+	if err = t.flush(); err == nil {
+		err = t.told(t.db.Checkpoint(dir))
+	}
+	if err = errors.Join(err, t.done()); err != nil {
 		return fmt.Errorf("checkpoint an operator's state: %w", err)
 	}
 	return nil
@@ -31,10 +33,11 @@ func (p *Pebble) clone(dir string) error {
 	if err := makeFolder(p.fs, dir); err != nil {
 		return err
 	}
-	if err := p.checkpoint(p.fs.PathJoin(dir, pointerName+"-0")); err != nil {
+	n := treeAbove(0)
+	if err := p.checkpoint(treePath(p.fs, dir, n)); err != nil {
 		return err
 	}
-	if err := writePointer(p.fs, dir, 0); err != nil {
+	if err := writePointer(p.fs, dir, n); err != nil {
 		return fmt.Errorf("checkpoint an operator's state: %w", err)
 	}
 	return nil
@@ -43,32 +46,32 @@ func (p *Pebble) clone(dir string) error {
 // Retain makes the state that of an epoch, as Durable's.
 func (p *Pebble) Retain(epoch, seq uint64, fate func(key []byte) (stays bool, until []byte)) error {
 	p.mu.Lock()
-	n, at := p.n+1, p.at
+	n, at, old := treeAbove(p.n), p.at, p.t
 	p.mu.Unlock()
-	if err := p.fs.RemoveAll(p.path(n)); err != nil {
-		return fmt.Errorf("begin an operator's state: %w", err)
-	}
 	if err := p.checkpoint(p.path(n)); err != nil {
 		return err
 	}
-	t, err := openTree(p.fs, p.path(n))
-	if err != nil {
-		return err
+	t, err := p.openTree(n, true)
+	if err == nil {
+		at.epoch, at.seq = epoch, seq
+		at, err = t.drop(at, fate)
+		err = p.swap(t, n, at, err)
 	}
-	at.epoch, at.seq = epoch, seq
-	at, err = t.drop(at, fate)
-	return p.swap(t, n, at, err)
+	if errors.Is(err, ErrDamaged) {
+		old.harm.note(err) // the files are the same
+	}
+	return err
 }
 
 // drop removes what doesn't stay, and notes where the tree stands.
 func (t *tree) drop(at standingAt, fate func(key []byte) (stays bool, until []byte)) (standingAt, error) {
 	i, err := t.db.NewIter(&pebble.IterOptions{LowerBound: dataKey(nil), UpperBound: pebbleEnd})
-	if err != nil {
+	if err = t.told(err); err != nil {
 		return at, err
 	}
 	at.steps = slices.Clone(at.steps)
 	b := t.db.NewBatch()
-	commit := func() error { return errors.Join(b.Commit(pebble.NoSync), b.Close()) }
+	commit := func() error { return errors.Join(t.commit(b), b.Close()) }
 	for ok := i.First(); ok && err == nil; {
 		key := i.Key()[1:]
 		stays, until := fate(key)
@@ -89,6 +92,6 @@ func (t *tree) drop(at standingAt, fate func(key []byte) (stays bool, until []by
 		}
 		ok = i.Next()
 	}
-	err = errors.Join(err, i.Error(), i.Close(), at.put(b), commit())
+	err = errors.Join(err, t.told(errors.Join(i.Error(), i.Close())), at.put(b), commit())
 	return at, err
 }

@@ -46,10 +46,12 @@ type Durable struct {
 	dir     string
 	at      atomic.Pointer[Lasting]
 	changed atomic.Pointer[Changed]
+	alarm   atomic.Pointer[func()]
 	above   int64 // bytes above which it goes to Pebble; 0: it stays where it is
 }
 
-// Open opens what a folder holds, which it makes, where it is.
+// Open opens what a folder holds, which it makes, where it is. The error Is ErrDamaged where
+// what it holds can't be believed.
 func Open(dir string) (*Durable, error) {
 	d := &Durable{dir: dir}
 	if _, err := os.Stat(filepath.Join(dir, pointerName)); err == nil {
@@ -65,6 +67,9 @@ func Open(dir string) (*Durable, error) {
 		return d, nil
 	}
 	j, err := OpenJournal(dir)
+	if errors.Is(err, ErrDelta) {
+		err = fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +77,29 @@ func Open(dir string) (*Durable, error) {
 	return d, nil
 }
 
-func (d *Durable) set(l Lasting) { d.at.Store(&l) }
+func (d *Durable) set(l Lasting) {
+	d.at.Store(&l)
+	if p, is := l.(*Pebble); is && d.alarm.Load() != nil {
+		p.Alarm(*d.alarm.Load())
+	}
+}
+
+// Damaged returns what is known of damage to the files, as Pebble's; of a state in memory it is
+// known when it is opened.
+func (d *Durable) Damaged() error {
+	if p, is := d.now().(*Pebble); is {
+		return p.Damaged()
+	}
+	return nil
+}
+
+// Alarm has f called once the files are found to be damaged, as Pebble's.
+func (d *Durable) Alarm(f func()) {
+	d.alarm.Store(&f)
+	if p, is := d.now().(*Pebble); is {
+		p.Alarm(f)
+	}
+}
 
 func (d *Durable) now() Lasting { return *d.at.Load() }
 
@@ -188,13 +215,7 @@ func (d *Durable) Flush() error { return d.now().Flush() }
 func (d *Durable) Close() error { return d.now().Close() }
 
 // Remove implements Lasting; the folder goes as well, with the last who looks at it.
-func (d *Durable) Remove() error {
-	p, is := d.now().(*Pebble)
-	if !is {
-		return errors.Join(d.now().Remove(), os.RemoveAll(d.dir))
-	}
-	return p.removeFolder()
-}
+func (d *Durable) Remove() error { return errors.Join(d.now().Remove(), RemoveFolder(d.dir)) }
 
 // Apply implements Store.
 func (d *Durable) Apply(delta []byte, seq uint64) error {

@@ -48,7 +48,9 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-func journalName(dir string) string { return filepath.Join(dir, "state") }
+const journalFile = "state"
+
+func journalName(dir string) string { return filepath.Join(dir, journalFile) }
 
 // OpenJournal opens what a folder holds, which it makes. What can't be read at the end of
 // the file, as a crash leaves it, is cut off.

@@ -6,13 +6,12 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
-	"github.com/cockroachdb/pebble/v2/bloom"
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
@@ -29,16 +28,23 @@ import (
 // Versions before wrote no 'n': one that isn't of where the tree stands is counted anew.
 //
 // A folder holds one tree, tree-N, and the file tree with N: another state as a whole is
-// another tree, which takes the place of the old one once it is complete.
+// another tree, which takes the place of the old one once it is complete. A folder without the
+// file holds no state: it is written with the first Flush at the latest.
+//
+// A tree is damaged once a file of it was found to say something else than was written to it, or
+// to be gone, by whoever reads it, be it Pebble's own compaction. From then on all that could
+// give what is wrong, or lose more, fails with an error that Is ErrDamaged and names the file.
 //
 // Flush and Close are called by any goroutine, the rest as Store says.
 type Pebble struct {
-	fs  vfs.FS
-	dir string
+	fs    vfs.FS
+	dir   string
+	alarm atomic.Pointer[func()]
 
 	mu      sync.Mutex // of what follows
 	t       *tree
 	n       uint64 // the tree's number
+	pointed bool   // the file says so
 	at      standingAt
 	flushed uint64
 	closed  bool
@@ -54,100 +60,35 @@ type standingAt struct {
 	steps       sizes // never changed once it is somewhere
 }
 
-// tree is an open database. It is closed once nobody looks at it any more.
-type tree struct {
-	db    *pebble.DB
-	path  string
-	mu    sync.Mutex
-	users int    // with the store itself
-	gone  bool   // its files go with it
-	last  string // the folder, which goes as well if there is nothing else in it; "": it stays
-	fs    vfs.FS
-}
-
-const (
-	pebbleCache    = 16 << 20
-	pebbleMemTable = 8 << 20
-	pebbleBatch    = 1 << 20
-	pointerName    = "tree"
-)
+const pointerName = "tree"
 
 var (
 	pebbleAt    = []byte{'m'}
-	pebbleEnd   = []byte{'e'} // behind all 'd'
 	pebbleSteps = []byte{'n'}
 )
-
-// quiet is Pebble's log: it says nothing but what ends the process, a write that failed
-// and can't be repeated: the files are then read again from what the disk really has.
-type quiet struct{}
-
-func (quiet) Infof(string, ...any)  {}
-func (quiet) Errorf(string, ...any) {}
-func (quiet) Fatalf(f string, args ...any) {
-	panic(fmt.Sprintf("the state of an operator: "+f, args...))
-}
-
-func openTree(fs vfs.FS, path string) (*tree, error) {
-	cache := pebble.NewCache(pebbleCache)
-	defer cache.Unref()
-	o := &pebble.Options{
-		FS: fs, Cache: cache, MemTableSize: pebbleMemTable, DisableWAL: true, Logger: quiet{},
-		FormatMajorVersion: pebble.FormatNewest,
-	}
-	for i := range o.Levels {
-		o.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
-	}
-	db, err := pebble.Open(path, o)
-	if err != nil {
-		if pebble.IsCorruptionError(err) {
-			err = errors.Join(ErrDelta, err)
-		}
-		return nil, fmt.Errorf("open an operator's state in %s: %w", path, err)
-	}
-	return &tree{db: db, path: path, users: 1, fs: fs}, nil
-}
-
-func (t *tree) use() *tree {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.users++
-	return t
-}
-
-// done closes the tree with its last user, and returns how that went.
-func (t *tree) done() error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.users--; t.users > 0 {
-		return nil
-	}
-	err := t.db.Close()
-	if t.gone {
-		err = errors.Join(err, t.fs.RemoveAll(t.path))
-	}
-	if t.last != "" {
-		_ = t.fs.Remove(t.last) // unless there is something new
-	}
-	return err
-}
 
 // OpenPebble opens what a folder holds, which it makes.
 func OpenPebble(dir string) (*Pebble, error) { return openPebble(vfs.Default, dir) }
 
 func openPebble(fs vfs.FS, dir string) (*Pebble, error) {
+	dir = fs.PathJoin(dir)
 	if err := makeFolder(fs, dir); err != nil {
 		return nil, err
 	}
 	p := &Pebble{fs: fs, dir: dir}
 	var err error
-	if p.n, err = readPointer(fs, dir); err != nil {
+	if p.n, p.pointed, err = readPointer(fs, dir); err != nil {
 		return nil, err
 	}
-	if err := p.sweep(); err != nil {
+	if above := treeAbove(p.n); !p.pointed {
+		p.n = above
+	} else if _, err := fs.Stat(p.path(p.n)); errors.Is(err, os.ErrNotExist) { // what there is stays, to be looked at
+		return nil, fmt.Errorf("%w: %s in %s says %d, and there is none", ErrDamaged, pointerName, dir, p.n)
+	}
+	if err := removeTrees(fs, dir, p.path(p.n)); err != nil { // what a crash has left of others
 		return nil, err
 	}
-	if p.t, err = openTree(fs, p.path(p.n)); err != nil {
+	if p.t, err = p.openTree(p.n, p.pointed); err != nil {
 		return nil, err
 	}
 	v, closer, err := p.t.db.Get(pebbleAt)
@@ -161,34 +102,61 @@ func openPebble(fs vfs.FS, dir string) (*Pebble, error) {
 		}
 		err = errors.Join(err, closer.Close())
 	}
-	if err != nil {
+	if err = p.t.told(err); err != nil {
 		return nil, errors.Join(fmt.Errorf("read an operator's state in %s: %w", dir, err), p.t.done())
 	}
 	return p, nil
 }
 
-func (p *Pebble) path(n uint64) string {
-	return p.fs.PathJoin(p.dir, pointerName+"-"+strconv.FormatUint(n, 10))
+func (p *Pebble) openTree(n uint64, is bool) (*tree, error) {
+	return openTree(p.fs, p.dir, p.path(n), is, func() {
+		if f := p.alarm.Load(); f != nil {
+			(*f)()
+		}
+	})
 }
 
-func readPointer(fs vfs.FS, dir string) (uint64, error) {
+// Damaged returns what is known of damage to the files, nil: nothing. The error Is ErrDamaged.
+func (p *Pebble) Damaged() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.t.harm.err()
+}
+
+// Alarm has f called once the files are found to be damaged, now if they are. It is called by
+// whoever finds out, and must neither wait nor use the store.
+func (p *Pebble) Alarm(f func()) {
+	p.alarm.Store(&f)
+	if p.Damaged() != nil {
+		f()
+	}
+}
+
+func (p *Pebble) path(n uint64) string {
+	return treePath(p.fs, p.dir, n)
+}
+
+func treePath(fs vfs.FS, dir string, n uint64) string {
+	return fs.PathJoin(dir, pointerName+"-"+strconv.FormatUint(n, 10))
+}
+
+func readPointer(fs vfs.FS, dir string) (n uint64, is bool, err error) {
 	f, err := fs.Open(fs.PathJoin(dir, pointerName))
 	if errors.Is(err, os.ErrNotExist) {
-		return 0, nil
+		return 0, false, nil
 	}
 	if err != nil {
-		return 0, fmt.Errorf("open an operator's state: %w", err)
+		return 0, false, fmt.Errorf("open an operator's state: %w", err)
 	}
 	b, err := io.ReadAll(f)
 	err = errors.Join(err, f.Close())
 	if err != nil {
-		return 0, fmt.Errorf("open an operator's state: %w", err)
+		return 0, false, fmt.Errorf("open an operator's state: %w", err)
 	}
-	n, err := strconv.ParseUint(string(b), 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("%w: %s in %s says %q", ErrDelta, pointerName, dir, b)
+	if n, err = strconv.ParseUint(string(b), 10, 64); err != nil {
+		return 0, false, fmt.Errorf("%w: %s in %s says %q", ErrDamaged, pointerName, dir, b)
 	}
-	return n, nil
+	return n, true, nil
 }
 
 // writePointer makes another tree the folder's.
@@ -213,38 +181,6 @@ func writePointer(fs vfs.FS, dir string, n uint64) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// makeFolder makes a folder that is still there after a crash.
-func makeFolder(fs vfs.FS, dir string) error {
-	if _, err := fs.Stat(dir); err == nil {
-		return nil
-	}
-	err := fs.MkdirAll(dir, 0o700)
-	for above, n := fs.PathDir(dir), 0; err == nil && n < 2; above, n = fs.PathDir(above), n+1 {
-		var d vfs.File
-		if d, err = fs.OpenDir(above); err == nil {
-			err = errors.Join(d.Sync(), d.Close())
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("make the folder of an operator's state: %w", err)
-	}
-	return nil
-}
-
-// sweep removes what a crash has left of other trees.
-func (p *Pebble) sweep() error {
-	names, err := p.fs.List(p.dir)
-	if err != nil {
-		return fmt.Errorf("open an operator's state: %w", err)
-	}
-	for _, name := range names {
-		if ok, _ := filepath.Match(pointerName+"-*", name); ok && p.fs.PathJoin(p.dir, name) != p.path(p.n) {
-			err = errors.Join(err, p.fs.RemoveAll(p.fs.PathJoin(p.dir, name)))
-		}
-	}
-	return err
-}
-
 func (a standingAt) append() []byte {
 	var b []byte
 	for _, n := range []uint64{a.epoch, a.seq, uint64(a.keys), uint64(a.bytes), a.sum} {
@@ -255,53 +191,13 @@ func (a standingAt) append() []byte {
 
 func parseAt(b []byte) (a standingAt, err error) {
 	if len(b) != 40 {
-		return a, fmt.Errorf("%w: where it stands", ErrDelta)
+		return a, fmt.Errorf("%w: where it stands", ErrDamaged)
 	}
 	n := func(i int) uint64 { return binary.LittleEndian.Uint64(b[8*i:]) }
 	return standingAt{n(0), n(1), int64(n(2)), int64(n(3)), n(4), nil}, nil
 }
 
 func dataKey(key []byte) []byte { return append(append(make([]byte, 0, len(key)+1), 'd'), key...) }
-
-// pebbleReader is what a database and a snapshot of it have in common.
-type pebbleReader interface {
-	Get(key []byte) ([]byte, io.Closer, error)
-	NewIter(o *pebble.IterOptions) (*pebble.Iterator, error)
-}
-
-func lookUp(r pebbleReader, key []byte) ([]byte, bool, error) {
-	v, closer, err := r.Get(dataKey(key))
-	if errors.Is(err, pebble.ErrNotFound) {
-		return nil, false, nil
-	}
-	if err != nil {
-		return nil, false, fmt.Errorf("read an operator's state: %w", err)
-	}
-	own := append(make([]byte, 0, len(v)), v...)
-	return own, true, closer.Close()
-}
-
-func walk(r pebbleReader, from, to []byte, f func(key, v []byte) bool) error {
-	o := &pebble.IterOptions{LowerBound: dataKey(from), UpperBound: pebbleEnd}
-	if to != nil {
-		o.UpperBound = dataKey(to)
-	}
-	i, err := r.NewIter(o)
-	if err != nil {
-		return fmt.Errorf("read an operator's state: %w", err)
-	}
-	for ok := i.First(); ok; ok = i.Next() {
-		key := append([]byte(nil), i.Key()[1:]...)
-		v := append([]byte(nil), i.Value()...)
-		if !f(key, v) {
-			break
-		}
-	}
-	if err := errors.Join(i.Error(), i.Close()); err != nil {
-		return fmt.Errorf("read an operator's state: %w", err)
-	}
-	return nil
-}
 
 func (p *Pebble) use() (*tree, error) {
 	p.mu.Lock()
@@ -318,7 +214,7 @@ func (p *Pebble) Get(key []byte) ([]byte, bool, error) {
 	if err != nil {
 		return nil, false, err
 	}
-	v, ok, err := lookUp(t.db, key)
+	v, ok, err := t.lookUp(t.db, key)
 	return v, ok, errors.Join(err, t.done())
 }
 
@@ -328,7 +224,7 @@ func (p *Pebble) Scan(from, to []byte, f func(key, v []byte) bool) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(walk(t.db, from, to, f), t.done())
+	return errors.Join(t.walk(t.db, from, to, f), t.done())
 }
 
 // Apply implements Store.
@@ -339,10 +235,10 @@ func (p *Pebble) Apply(delta []byte, seq uint64) error {
 		return errClosed
 	}
 	b := p.t.db.NewBatch()
-	at, err := fill(b, p.t.db, p.at, delta)
+	at, err := p.t.fill(b, p.at, delta)
 	at.seq = seq
 	if err == nil {
-		err = errors.Join(at.put(b), b.Commit(pebble.NoSync))
+		err = errors.Join(at.put(b), p.t.commit(b))
 	}
 	if err = errors.Join(err, b.Close()); err != nil {
 		return fmt.Errorf("change an operator's state: %w", err)
@@ -352,10 +248,10 @@ func (p *Pebble) Apply(delta []byte, seq uint64) error {
 }
 
 // fill puts a delta into a batch and returns where the state stands then.
-func fill(b *pebble.Batch, r pebbleReader, at standingAt, delta []byte) (standingAt, error) {
+func (t *tree) fill(b *pebble.Batch, at standingAt, delta []byte) (standingAt, error) {
 	at.steps = slices.Clone(at.steps)
 	err := EachChange(delta, func(key, v []byte, deleted bool) error {
-		old, had, err := lookUp(r, key)
+		old, had, err := t.lookUp(t.db, key)
 		if err != nil {
 			return err
 		}
@@ -415,6 +311,9 @@ func (p *Pebble) Snapshot() (Snapshot, error) {
 	if p.closed {
 		return nil, errClosed
 	}
+	if err := p.t.told(nil); err != nil {
+		return nil, fmt.Errorf("look at an operator's state: %w", err)
+	}
 	return &pebbleSnapshot{s: p.t.db.NewSnapshot(), t: p.t.use(), seq: p.at.seq}, nil
 }
 
@@ -424,12 +323,12 @@ type pebbleSnapshot struct {
 	seq uint64
 }
 
-func (s *pebbleSnapshot) Get(key []byte) ([]byte, bool, error) { return lookUp(s.s, key) }
+func (s *pebbleSnapshot) Get(key []byte) ([]byte, bool, error) { return s.t.lookUp(s.s, key) }
 func (s *pebbleSnapshot) Seq() uint64                          { return s.seq }
 func (s *pebbleSnapshot) Close() error                         { return errors.Join(s.s.Close(), s.t.done()) }
 
 func (s *pebbleSnapshot) Scan(from, to []byte, f func(key, v []byte) bool) error {
-	return walk(s.s, from, to, f)
+	return s.t.walk(s.s, from, to, f)
 }
 
 // Replace implements Store.
@@ -443,12 +342,9 @@ func (p *Pebble) Begin(epoch uint64, from Reader, seq uint64) error {
 // begin is Begin, where the epoch and the step are known once from has been read.
 func (p *Pebble) begin(from Reader, of func() (epoch, seq uint64, err error)) error {
 	p.mu.Lock()
-	n := p.n + 1
+	n := treeAbove(p.n)
 	p.mu.Unlock()
-	if err := p.fs.RemoveAll(p.path(n)); err != nil {
-		return fmt.Errorf("begin an operator's state: %w", err)
-	}
-	t, err := openTree(p.fs, p.path(n))
+	t, err := p.openTree(n, false)
 	if err != nil {
 		return err
 	}
@@ -459,22 +355,20 @@ func (p *Pebble) begin(from Reader, of func() (epoch, seq uint64, err error)) er
 // swap makes a tree that is complete the folder's, instead of the one there is.
 func (p *Pebble) swap(t *tree, n uint64, at standingAt, err error) error {
 	if err == nil {
-		err = t.db.Flush()
+		err = t.flush()
 	}
 	if err == nil {
 		err = writePointer(p.fs, p.dir, n)
 	}
 	if err != nil {
-		t.gone = true
+		t.gone.Store(true)
 		return fmt.Errorf("begin an operator's state: %w", errors.Join(err, t.done()))
 	}
 	p.mu.Lock()
 	old := p.t
-	p.t, p.n, p.at, p.flushed = t, n, at, at.seq
+	p.t, p.n, p.pointed, p.at, p.flushed = t, n, true, at, at.seq
 	p.mu.Unlock()
-	old.mu.Lock()
-	old.gone = true
-	old.mu.Unlock()
+	old.gone.Store(true)
 	return old.done()
 }
 
@@ -484,7 +378,7 @@ func (t *tree) load(from Reader, of func() (epoch, seq uint64, err error)) (at s
 	var failed error
 	commit := func() {
 		if b.Len() > 0 {
-			failed = errors.Join(failed, b.Commit(pebble.NoSync))
+			failed = errors.Join(failed, t.commit(b))
 		}
 		failed = errors.Join(failed, b.Close())
 	}
@@ -511,20 +405,23 @@ func (t *tree) load(from Reader, of func() (epoch, seq uint64, err error)) (at s
 // Flush implements Store.
 func (p *Pebble) Flush() error {
 	p.mu.Lock()
-	if p.closed || p.flushed == p.at.seq && p.at.epoch > 0 {
+	if p.closed || p.flushed == p.at.seq && p.at.epoch > 0 && p.t.harm.err() == nil {
 		p.mu.Unlock()
 		return nil
 	}
-	t, seq := p.t.use(), p.at.seq
+	t, n, seq, pointed := p.t.use(), p.n, p.at.seq, p.pointed
 	p.mu.Unlock()
-	err := errors.Join(t.db.Flush(), t.done())
-	if err != nil {
+	err := t.flush()
+	if err == nil && !pointed {
+		err = writePointer(p.fs, p.dir, n)
+	}
+	if err = errors.Join(err, t.done()); err != nil {
 		return fmt.Errorf("write an operator's state to %s: %w", p.dir, err)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.t == t {
-		p.flushed = max(p.flushed, seq)
+		p.flushed, p.pointed = max(p.flushed, seq), true
 	}
 	return nil
 }
@@ -541,37 +438,16 @@ func (p *Pebble) Close() error {
 	return errors.Join(err, p.t.done())
 }
 
-// Remove takes the files away; the store is of no use afterwards.
-func (p *Pebble) Remove() error { return p.remove("") }
-
-// removeFolder is Remove, and takes the folder with all that is in it away: the tree once nobody
-// looks at it any more, since its own goroutines need its files until then.
-func (p *Pebble) removeFolder() error {
-	names, err := p.fs.List(p.dir)
-	if errors.Is(err, os.ErrNotExist) {
-		err = nil
-	}
-	p.mu.Lock()
-	tree := p.path(p.n)
-	p.mu.Unlock()
-	for _, name := range names {
-		if path := p.fs.PathJoin(p.dir, name); path != tree {
-			err = errors.Join(err, p.fs.RemoveAll(path))
-		}
-	}
-	return errors.Join(err, p.remove(p.dir))
-}
-
-func (p *Pebble) remove(folder string) error {
+// Remove takes the files away; the store is of no use afterwards. The tree goes once nobody looks
+// at it any more.
+func (p *Pebble) Remove() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
 		return nil
 	}
 	p.closed = true
-	p.t.mu.Lock()
-	p.t.gone, p.t.last = true, folder
-	p.t.mu.Unlock()
+	p.t.gone.Store(true)
 	err := p.fs.Remove(p.fs.PathJoin(p.dir, pointerName))
 	if errors.Is(err, os.ErrNotExist) {
 		err = nil

@@ -92,6 +92,10 @@ type Snapshot interface {
 // by something else.
 var ErrDelta = errors.New("not a delta of operator state")
 
+// ErrDamaged means that files of a state say something else than was written to them, or are
+// gone. The state is of no use any more: its files are to be put aside (PutAside).
+var ErrDamaged = errors.New("the files of an operator's state are damaged")
+
 // Delta is what a step changes, as bytes: for each key, in order, its length and
 // bytes, then 0 for a removal, or the value's length plus one and its bytes.
 

@@ -87,7 +87,11 @@ func TestANodeThatIsKilledIsReplacedAndComesBack(t *testing.T) {
 	for range 10 {
 		f.publish("b", "T", "t.x", "", "before")
 	}
-	dead := topic.Group().Leader()
+	dead := ""
+	f.wait("a leader to kill", func() (bool, string) { // on a busy machine one may have just given up
+		dead = topic.Group().Leader()
+		return dead != "", ""
+	})
 	f.kill(dead)
 	others := f.names()
 	began := time.Now()

@@ -6,6 +6,7 @@ package harness
 import (
 	"bytes"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -169,15 +170,37 @@ func (b *Broker) signal(s syscall.Signal) {
 	b.cmd = nil
 }
 
-// FreePort returns a TCP port of the loopback address that nobody listens on.
+// The ports that FreePort hands out: below those that kernels give to connections and to who
+// asks for any port, which many do at the same time.
+const (
+	portsFrom = 15000
+	portsTo   = 32000
+)
+
+// handed are the ports that this process was given: what asks for two at once, and listens
+// later, needs different ones.
+var handed sync.Map
+
+// FreePort returns a TCP port of the loopback address that nobody listens on, and no other
+// call of this process is given.
 func FreePort(t testing.TB) int {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 1000 {
+		port := portsFrom + rand.IntN(portsTo-portsFrom)
+		if _, was := handed.LoadOrStore(port, nil); was {
+			continue
+		}
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err != nil {
+			continue
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return port
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	t.Fatal("no TCP port is free")
+	return 0
 }
 
 // Tool returns the path of a Go program, installed by `go install module@version`

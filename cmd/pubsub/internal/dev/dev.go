@@ -122,12 +122,16 @@ func plan(o Options) ([]*node, error) {
 	var nodes []*node
 	var routes []string
 	secret := rand.Text()
+	var free []int
+	if o.Port == 0 {
+		if free, err = freePorts(3 * o.Nodes); err != nil {
+			return nil, err
+		}
+	}
 	for i := range o.Nodes {
 		n := &node{client: o.Port + i, cluster: o.Port + 2000 + i, monitor: o.Port + 4000 + i}
 		if o.Port == 0 {
-			if n.client, n.cluster, n.monitor, err = freePorts(); err != nil {
-				return nil, err
-			}
+			n.client, n.cluster, n.monitor = free[3*i], free[3*i+1], free[3*i+2]
 		}
 		n.Name = fmt.Sprintf("n%d", i+1)
 		n.URL, n.Monitor = fmt.Sprintf("nats://127.0.0.1:%d", n.client), fmt.Sprintf("http://127.0.0.1:%d", n.monitor)
@@ -160,18 +164,17 @@ cluster {
 	return nodes, nil
 }
 
-// freePorts finds three ports that nobody listens on.
-func freePorts() (a, b, c int, err error) {
-	var ports []int
-	for range 3 {
+// freePorts finds ports that nobody listens on.
+func freePorts(n int) (ports []int, err error) {
+	for range n {
 		l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
 		if err != nil {
-			return 0, 0, 0, fmt.Errorf("find a free port: %w", err)
+			return nil, fmt.Errorf("find a free port: %w", err)
 		}
-		defer l.Close() // all three are held until the last is found
+		defer l.Close() // all are held until the last is found: so no two are the same
 		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
 	}
-	return ports[0], ports[1], ports[2], nil
+	return ports, nil
 }
 
 // start starts the node's process.
